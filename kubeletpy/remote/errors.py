@@ -1,0 +1,183 @@
+"""What can go wrong with a CRI call, as types: a class per gRPC status that callers tell apart.
+
+Needs no gRPC: the pure rooms, a simulated runtime and a user's own runtime raise and catch these
+without importing it. Must never carry credentials: ``details`` is text that goes to logs, events
+and pod statuses, so whoever builds an error removes secrets first (``scrub``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+MAX_DETAILS = 4096
+"""Longest text of a runtime that an error keeps, in characters; the rest is cut."""
+
+_URL_USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Code(StrEnum):
+    """The status codes of gRPC, by name."""
+
+    OK = "OK"
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    NOT_FOUND = "NOT_FOUND"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
+    ABORTED = "ABORTED"
+    OUT_OF_RANGE = "OUT_OF_RANGE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    INTERNAL = "INTERNAL"
+    UNAVAILABLE = "UNAVAILABLE"
+    DATA_LOSS = "DATA_LOSS"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+
+
+class CRIError(Exception):
+    """A call to the runtime or image service that failed.
+
+    ``method`` is the CRI's name of the call ("RunPodSandbox"), ``details`` what the runtime said,
+    ``target`` the id, image or pod the call was about ("" for calls about the whole runtime),
+    ``code`` the status. The text of the exception names them all.
+    """
+
+    code: Code = Code.UNKNOWN
+
+    def __init__(
+        self, method: str, details: str = "", *, target: str = "", code: Code | None = None
+    ) -> None:
+        self.method = method
+        self.details = scrub(details)
+        self.target = target
+        if code is not None:
+            self.code = code
+        about = f" {target}" if target else ""
+        super().__init__(f"{method}{about}: {self.details or self.code} ({self.code})")
+
+
+class Cancelled(CRIError):
+    """The runtime, or our own end when it closed, gave the call up."""
+
+    code = Code.CANCELLED
+
+
+class InvalidArgument(CRIError):
+    """The runtime refuses what was asked; asking again the same is pointless."""
+
+    code = Code.INVALID_ARGUMENT
+
+
+class DeadlineExceeded(CRIError):
+    """No answer in time. The runtime may still be doing it: look before asking again."""
+
+    code = Code.DEADLINE_EXCEEDED
+
+
+class NotFound(CRIError):
+    """The sandbox, container or image does not exist (any more)."""
+
+    code = Code.NOT_FOUND
+
+
+class AlreadyExists(CRIError):
+    """A sandbox or container of that name and attempt exists."""
+
+    code = Code.ALREADY_EXISTS
+
+
+class PermissionDenied(CRIError):
+    """The runtime, or the registry behind it, refuses us."""
+
+    code = Code.PERMISSION_DENIED
+
+
+class Unauthenticated(CRIError):
+    """The registry wants other credentials."""
+
+    code = Code.UNAUTHENTICATED
+
+
+class ResourceExhausted(CRIError):
+    """A limit was hit; also an answer larger than we accept (16 MiB)."""
+
+    code = Code.RESOURCE_EXHAUSTED
+
+
+class FailedPrecondition(CRIError):
+    """Not possible in the present state, such as starting a container that has exited."""
+
+    code = Code.FAILED_PRECONDITION
+
+
+class Unimplemented(CRIError):
+    """This runtime has no such call."""
+
+    code = Code.UNIMPLEMENTED
+
+
+class Internal(CRIError):
+    """The runtime broke."""
+
+    code = Code.INTERNAL
+
+
+class Unavailable(CRIError):
+    """The runtime cannot be reached, or was lost while it worked."""
+
+    code = Code.UNAVAILABLE
+
+
+class InvalidResponse(CRIError):
+    """The runtime answered nonsense: an empty id, a status without its metadata."""
+
+    code = Code.INTERNAL
+
+
+class IncompatibleRuntime(CRIError):
+    """What listens at the endpoint does not speak CRI v1."""
+
+    code = Code.UNIMPLEMENTED
+
+
+_BY_CODE: dict[Code, type[CRIError]] = {
+    kind.code: kind
+    for kind in (
+        Cancelled,
+        InvalidArgument,
+        DeadlineExceeded,
+        NotFound,
+        AlreadyExists,
+        PermissionDenied,
+        Unauthenticated,
+        ResourceExhausted,
+        FailedPrecondition,
+        Unimplemented,
+        Internal,
+        Unavailable,
+    )
+}
+
+
+def error_for(code: Code, method: str, details: str, *, target: str = "") -> CRIError:
+    """The error of a status: the class for its code, or plain CRIError where none is told apart."""
+    kind = _BY_CODE.get(code, CRIError)
+    return kind(method, details, target=target, code=code)
+
+
+def scrub(text: str, secrets: Iterable[str] = ()) -> str:
+    """A runtime's text made fit to show: no secrets, no URL credentials, no control characters.
+
+    ``secrets`` are strings that must not appear (empty ones are ignored). Newlines and tabs stay.
+    The result has at most MAX_DETAILS characters.
+    """
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "[redacted]")
+    text = _CONTROL.sub("", _URL_USERINFO.sub("", text))
+    return text if len(text) <= MAX_DETAILS else text[: MAX_DETAILS - 1] + "…"

@@ -1,0 +1,242 @@
+"""The container runtime as the agent sees it: both CRI v1 services as Protocol classes.
+
+Anything with these methods can be plugged in: the gRPC client, a simulated runtime, a user's own.
+Every call of the two services is here. Must never import a transport or an event loop.
+
+All methods raise ``remote.errors.CRIError`` subclasses and nothing else (besides cancellation).
+Cancelling a call gives up the wait; the runtime may finish the work all the same. Times in
+messages are Unix nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from kubeletpy.remote.generated import api_pb2 as cri
+
+
+class RuntimeService(Protocol):
+    """runtime.v1.RuntimeService: sandboxes, containers, streaming, stats, events."""
+
+    async def version(self) -> cri.VersionResponse:
+        """Name, version and API version of the runtime; InvalidResponse when one is missing."""
+        ...
+
+    async def run_pod_sandbox(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
+        """Create and start a sandbox; its id. ``runtime_handler`` "" is the runtime's default."""
+        ...
+
+    async def stop_pod_sandbox(self, pod_sandbox_id: str) -> None:
+        """Stop a sandbox and all in it, and take its network down. Idempotent."""
+        ...
+
+    async def remove_pod_sandbox(self, pod_sandbox_id: str) -> None:
+        """Remove a sandbox and its containers, by force if they run. Idempotent."""
+        ...
+
+    async def pod_sandbox_status(
+        self, pod_sandbox_id: str, verbose: bool = False
+    ) -> cri.PodSandboxStatusResponse:
+        """State of a sandbox; NotFound when there is none."""
+        ...
+
+    async def list_pod_sandbox(
+        self, filter: cri.PodSandboxFilter | None = None
+    ) -> Sequence[cri.PodSandbox]:
+        """All sandboxes, or those that the filter lets through."""
+        ...
+
+    def stream_pod_sandboxes(
+        self, filter: cri.PodSandboxFilter | None = None
+    ) -> AsyncIterator[cri.PodSandbox]:
+        """list_pod_sandbox in pieces, for nodes whose list outgrows one message (KEP-5825)."""
+        ...
+
+    async def create_container(
+        self,
+        pod_sandbox_id: str,
+        config: cri.ContainerConfig,
+        sandbox_config: cri.PodSandboxConfig,
+    ) -> str:
+        """Create a container in a sandbox, not yet started; its id."""
+        ...
+
+    async def start_container(self, container_id: str) -> None:
+        """Start a created container."""
+        ...
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        """Stop signal, then SIGKILL after ``timeout`` seconds of grace. Idempotent."""
+        ...
+
+    async def remove_container(self, container_id: str) -> None:
+        """Remove a container, by force if it runs. Idempotent."""
+        ...
+
+    async def list_containers(
+        self, filter: cri.ContainerFilter | None = None
+    ) -> Sequence[cri.Container]:
+        """All containers, or those that the filter lets through."""
+        ...
+
+    def stream_containers(
+        self, filter: cri.ContainerFilter | None = None
+    ) -> AsyncIterator[cri.Container]:
+        """list_containers in pieces (KEP-5825)."""
+        ...
+
+    async def container_status(
+        self, container_id: str, verbose: bool = False
+    ) -> cri.ContainerStatusResponse:
+        """State of a container; NotFound when there is none."""
+        ...
+
+    async def update_container_resources(
+        self,
+        container_id: str,
+        linux: cri.LinuxContainerResources,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Change the limits of a container in place."""
+        ...
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        """Make the runtime open the log file anew, after a rotation."""
+        ...
+
+    async def exec_sync(
+        self, container_id: str, cmd: Sequence[str], timeout: float
+    ) -> cri.ExecSyncResponse:
+        """Run a command to its end; a failed command is an answer with its exit code, no error.
+
+        ``timeout`` in seconds, 0 for none; DeadlineExceeded when it passes.
+        """
+        ...
+
+    async def exec(self, request: cri.ExecRequest) -> str:
+        """The URL where the runtime streams a command's input and output."""
+        ...
+
+    async def attach(self, request: cri.AttachRequest) -> str:
+        """The URL where the runtime streams a running container's input and output."""
+        ...
+
+    async def port_forward(self, request: cri.PortForwardRequest) -> str:
+        """The URL where the runtime streams bytes to ports of a sandbox."""
+        ...
+
+    async def container_stats(self, container_id: str) -> cri.ContainerStats:
+        """What a container uses."""
+        ...
+
+    async def list_container_stats(
+        self, filter: cri.ContainerStatsFilter | None = None
+    ) -> Sequence[cri.ContainerStats]:
+        """What running containers use."""
+        ...
+
+    def stream_container_stats(
+        self, filter: cri.ContainerStatsFilter | None = None
+    ) -> AsyncIterator[cri.ContainerStats]:
+        """list_container_stats in pieces (KEP-5825)."""
+        ...
+
+    async def pod_sandbox_stats(self, pod_sandbox_id: str) -> cri.PodSandboxStats:
+        """What a sandbox and its containers use."""
+        ...
+
+    async def list_pod_sandbox_stats(
+        self, filter: cri.PodSandboxStatsFilter | None = None
+    ) -> Sequence[cri.PodSandboxStats]:
+        """What sandboxes and their containers use."""
+        ...
+
+    def stream_pod_sandbox_stats(
+        self, filter: cri.PodSandboxStatsFilter | None = None
+    ) -> AsyncIterator[cri.PodSandboxStats]:
+        """list_pod_sandbox_stats in pieces (KEP-5825)."""
+        ...
+
+    async def update_runtime_config(self, runtime_config: cri.RuntimeConfig) -> None:
+        """Tell the runtime the node's pod CIDR."""
+        ...
+
+    async def status(self, verbose: bool = False) -> cri.StatusResponse:
+        """Conditions RuntimeReady and NetworkReady, handlers and features."""
+        ...
+
+    async def checkpoint_container(
+        self, container_id: str, location: str, timeout: int = 0
+    ) -> None:
+        """Write a container's checkpoint to ``location``; ``timeout`` seconds, 0: the default."""
+        ...
+
+    def get_container_events(self) -> AsyncIterator[cri.ContainerEventResponse]:
+        """Events of all containers and sandboxes, as they happen, until the runtime goes away.
+
+        Ends by an error (Unimplemented from runtimes without events, Unavailable when the runtime
+        is lost) or, when the runtime closes the stream in peace, by exhaustion. Leave the loop or
+        ``aclose()`` the iterator to stop.
+        """
+        ...
+
+    async def list_metric_descriptors(self) -> Sequence[cri.MetricDescriptor]:
+        """What the metrics of list_pod_sandbox_metrics mean."""
+        ...
+
+    async def list_pod_sandbox_metrics(self) -> Sequence[cri.PodSandboxMetrics]:
+        """Metrics of all sandboxes and their containers, as the runtime names them."""
+        ...
+
+    def stream_pod_sandbox_metrics(self) -> AsyncIterator[cri.PodSandboxMetrics]:
+        """list_pod_sandbox_metrics in pieces (KEP-5825)."""
+        ...
+
+    async def runtime_config(self) -> cri.RuntimeConfigResponse:
+        """How the runtime is set up: its cgroup driver. Unimplemented before containerd 2.0."""
+        ...
+
+    async def update_pod_sandbox_resources(
+        self,
+        pod_sandbox_id: str,
+        overhead: cri.LinuxContainerResources | None,
+        resources: cri.LinuxContainerResources | None,
+    ) -> None:
+        """Tell the runtime that a sandbox's resources have changed."""
+        ...
+
+
+class ImageService(Protocol):
+    """runtime.v1.ImageService: the images of the node."""
+
+    async def list_images(self, filter: cri.ImageFilter | None = None) -> Sequence[cri.Image]:
+        """All images, or those that the filter lets through."""
+        ...
+
+    def stream_images(self, filter: cri.ImageFilter | None = None) -> AsyncIterator[cri.Image]:
+        """list_images in pieces (KEP-5825)."""
+        ...
+
+    async def image_status(
+        self, image: cri.ImageSpec, verbose: bool = False
+    ) -> cri.ImageStatusResponse:
+        """An image; the answer has no ``image`` when it is not on the node."""
+        ...
+
+    async def pull_image(
+        self,
+        image: cri.ImageSpec,
+        auth: cri.AuthConfig | None = None,
+        sandbox_config: cri.PodSandboxConfig | None = None,
+    ) -> str:
+        """Pull an image; the reference it has on the node. Without deadline: cancel to give up."""
+        ...
+
+    async def remove_image(self, image: cri.ImageSpec) -> None:
+        """Remove an image and all its tags. Idempotent."""
+        ...
+
+    async def image_fs_info(self) -> cri.ImageFsInfoResponse:
+        """The filesystems of images and of containers' writable layers, and their use."""
+        ...
