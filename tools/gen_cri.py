@@ -5,6 +5,10 @@ the proto file is ours and has no prose. Run it after the table changes:
 
     python tools/gen_cri.py TABLE.json      # writes api.proto, then the stubs
     python tools/gen_cri.py --check         # exits 1 if the stubs are not what api.proto gives
+
+The module is protoc's descriptor, handed to protobuf's builder as protoc's own modules do, but
+without their version gate, which refuses every runtime older than the protoc that wrote it. There
+is no _grpc module: remote/calls.py reads the services from the descriptor.
 """
 
 from __future__ import annotations
@@ -58,29 +62,38 @@ def render(table: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+MODULE = '''"""The CRI v1 messages. Written by tools/gen_cri.py from api.proto; do not edit."""
+
+from google.protobuf import descriptor_pool
+from google.protobuf.internal import builder
+
+DESCRIPTOR = descriptor_pool.Default().AddSerializedFile(
+    {descriptor!r}
+)
+builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
+builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, __name__, globals())
+'''
+
+
 def compile_stubs(out: Path) -> None:
-    """Run protoc over api.proto; the stubs import each other inside the package."""
+    """Run protoc over api.proto: api_pb2.py around its descriptor, and api_pb2.pyi as it comes."""
+    from google.protobuf import descriptor_pb2
     from grpc_tools import protoc
 
-    include = out / "include" / "kubeletpy" / "remote" / "generated"
+    include = out / "kubeletpy" / "remote" / "generated"
     include.mkdir(parents=True)
     (include / "api.proto").write_text(PROTO.read_text())
-    root = out / "include"
-    code = protoc.main(
-        [
-            "protoc",
-            f"-I{root}",
-            f"--python_out={out}",
-            f"--pyi_out={out}",
-            f"--grpc_python_out={out}",
-            str(include / "api.proto"),
-        ]
-    )
+    described = out / "descriptor"
+    arguments = [f"-I{out}", f"--descriptor_set_out={described}", f"--pyi_out={out}"]
+    code = protoc.main(["protoc", *arguments, str(include / "api.proto")])
     if code:
         raise SystemExit(f"protoc failed with code {code}")
+    files = descriptor_pb2.FileDescriptorSet.FromString(described.read_bytes()).file
+    descriptor = files[0].SerializeToString(deterministic=True)
+    (include / "api_pb2.py").write_text(MODULE.format(descriptor=descriptor))
 
 
-STUBS = ("api_pb2.py", "api_pb2.pyi", "api_pb2_grpc.py")
+STUBS = ("api_pb2.py", "api_pb2.pyi")
 
 
 def main() -> int:
