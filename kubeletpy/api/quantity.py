@@ -15,7 +15,7 @@ def parse(text: str | int | float) -> Decimal:
     """
     if isinstance(text, str) and text[-1:].isdigit() and ("e" in text or "E" in text):
         return Decimal(text)  # decimal exponent form, which the client reads as a suffix
-    return Decimal(parse_quantity(text))
+    return Decimal(parse_quantity(text))  # type: ignore[no-untyped-call]
 
 
 def value(text: str | int | float) -> int:

@@ -1,0 +1,47 @@
+"""How the rooms tell people what happened: Kubernetes Events about an object.
+
+This is the interface; the writer to the API is :mod:`kubeletpy.kubeapi.events`. Recording never
+blocks and never fails: an event that cannot be kept is counted and dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+NORMAL: Literal["Normal"] = "Normal"
+WARNING: Literal["Warning"] = "Warning"
+EventType = Literal["Normal", "Warning"]
+
+
+class EventRecorder(Protocol):
+    """Takes events; see docs/reference for the kubelet's reasons and wordings."""
+
+    def event(
+        self, involved: api.ObjectReference, event_type: EventType, reason: str, message: str
+    ) -> None:
+        """Record one event about an object. ``message`` must hold no secret."""
+        ...
+
+
+def pod_reference(pod: Pod, field_path: str = "") -> api.ObjectReference:
+    """Reference to a pod, or with ``field_path`` to one container of it."""
+    reference: api.ObjectReference = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+    }
+    if version := pod.metadata.get("resourceVersion"):
+        reference["resourceVersion"] = version
+    if field_path:
+        reference["fieldPath"] = field_path
+    return reference
+
+
+def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
+    """Reference to the node; the kubelet uses the node's name as uid until it knows better."""
+    return {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": uid or node_name}

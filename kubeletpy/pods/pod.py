@@ -1,0 +1,241 @@
+"""What a pod is: a read-only view over the API object, with the questions everybody asks of it.
+
+Must never change the object (it is shared with caches and watches), read a clock or do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+
+CONFIG_SOURCE = "kubernetes.io/config.source"
+CONFIG_SEEN = "kubernetes.io/config.seen"
+CONFIG_HASH = "kubernetes.io/config.hash"
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+
+SOURCE_API = "api"
+SOURCE_FILE = "file"
+SOURCE_HTTP = "http"
+
+
+class MalformedPod(ValueError):
+    """A pod object that lacks what every pod has; the message names the field."""
+
+
+class ContainerKind(StrEnum):
+    """The three lists of a pod spec; values are the kubelet's ``container_type`` metric label."""
+
+    REGULAR = "container"
+    INIT = "init_container"
+    EPHEMERAL = "ephemeral_container"
+
+
+class Pod:
+    """A pod of the API, a manifest file or a manifest URL.
+
+    Two views are equal when they are views of equal objects.
+    """
+
+    def __init__(self, obj: api.Pod) -> None:
+        """Wrap a decoded object.
+
+        Raises:
+            MalformedPod: name, namespace, uid or the container list is missing or of a wrong type.
+        """
+        self.object = obj
+        metadata: Mapping[str, Any] = _mapping(obj, "metadata")
+        self.uid = _text(metadata, "metadata.uid")
+        self.name = _text(metadata, "metadata.name")
+        self.namespace = _text(metadata, "metadata.namespace")
+        spec = _mapping(obj, "spec")
+        for field in ("containers", "initContainers", "ephemeralContainers"):
+            _check_containers(spec.get(field, []), f"spec.{field}")
+        if not spec.get("containers"):
+            raise MalformedPod(f"pod {self.namespace}/{self.name}: spec.containers is empty")
+
+    @property
+    def metadata(self) -> api.ObjectMeta:
+        """The object's metadata."""
+        return self.object["metadata"]
+
+    @property
+    def spec(self) -> api.PodSpec:
+        """The object's spec."""
+        return self.object["spec"]
+
+    @property
+    def status(self) -> api.PodStatus:
+        """The status the API server had when it sent the object; empty when it had none."""
+        return self.object.get("status") or {}
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels, possibly none."""
+        return self.metadata.get("labels") or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations, possibly none."""
+        return self.metadata.get("annotations") or {}
+
+    @property
+    def generation(self) -> int:
+        """metadata.generation; 0 for static pods."""
+        return self.metadata.get("generation") or 0
+
+    @property
+    def full_name(self) -> str:
+        """``{name}_{namespace}``: what joins a static pod and its mirror."""
+        return f"{self.name}_{self.namespace}"
+
+    @property
+    def key(self) -> str:
+        """``{namespace}/{name}``, for people."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def description(self) -> str:
+        """``{name}_{namespace}({uid})``, as the kubelet's messages name pods."""
+        return f"{self.full_name}({self.uid})"
+
+    @property
+    def source(self) -> str:
+        """Where the pod came from: api, file or http."""
+        return self.annotations.get(CONFIG_SOURCE, SOURCE_API)
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether this is the API's picture of a static pod."""
+        return CONFIG_MIRROR in self.annotations
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the pod comes from a manifest of this node, not from the API."""
+        return self.source != SOURCE_API
+
+    @cached_property
+    def deletion_timestamp(self) -> float | None:
+        """Unix seconds at which the grace period ends, when deletion was asked for."""
+        text = self.metadata.get("deletionTimestamp")
+        return parse_time(text) if text else None
+
+    @property
+    def being_deleted(self) -> bool:
+        """Whether deletion was asked for."""
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def deletion_grace_period(self) -> int | None:
+        """metadata.deletionGracePeriodSeconds."""
+        return self.metadata.get("deletionGracePeriodSeconds")
+
+    @property
+    def termination_grace_period(self) -> int:
+        """spec.terminationGracePeriodSeconds in seconds; 30 when the spec has none."""
+        grace = self.spec.get("terminationGracePeriodSeconds")
+        return 30 if grace is None else grace
+
+    @property
+    def restart_policy(self) -> str:
+        """Always, OnFailure or Never."""
+        return self.spec.get("restartPolicy") or "Always"
+
+    @property
+    def host_network(self) -> bool:
+        """Whether the pod shares the node's network."""
+        return bool(self.spec.get("hostNetwork"))
+
+    @property
+    def phase(self) -> str:
+        """The API's phase; empty when the object has no status."""
+        return self.status.get("phase") or ""
+
+    @property
+    def is_terminal_in_api(self) -> bool:
+        """Whether the API already shows Succeeded or Failed."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def containers(self) -> list[api.Container]:
+        """Regular containers."""
+        return self.spec["containers"]
+
+    @property
+    def init_containers(self) -> list[api.Container]:
+        """Init containers, sidecars among them, in order."""
+        return self.spec.get("initContainers") or []
+
+    @property
+    def ephemeral_containers(self) -> list[api.Container]:
+        """Ephemeral containers; their common fields are those of a container."""
+        return self.spec.get("ephemeralContainers") or []  # type: ignore[return-value]
+
+    def all_containers(self) -> Iterator[tuple[ContainerKind, api.Container]]:
+        """Every container with its kind: init, regular, ephemeral."""
+        for container in self.init_containers:
+            yield ContainerKind.INIT, container
+        for container in self.containers:
+            yield ContainerKind.REGULAR, container
+        for container in self.ephemeral_containers:
+            yield ContainerKind.EPHEMERAL, container
+
+    def find_container(self, name: str) -> tuple[ContainerKind, api.Container] | None:
+        """The container of that name and its kind."""
+        for kind, container in self.all_containers():
+            if container.get("name") == name:
+                return kind, container
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pod) and (
+            self.object is other.object or self.object == other.object
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # a mutable-looking value: key by uid
+
+    def __repr__(self) -> str:
+        return f"Pod({self.description})"
+
+
+def is_sidecar(container: api.Container) -> bool:
+    """Whether an init container is restartable (KEP-753): restartPolicy Always on the container."""
+    return container.get("restartPolicy") == "Always"
+
+
+def field_path(kind: ContainerKind, name: str) -> str:
+    """The fieldPath under which events speak of a container."""
+    lists = {
+        ContainerKind.REGULAR: "containers",
+        ContainerKind.INIT: "initContainers",
+        ContainerKind.EPHEMERAL: "ephemeralContainers",
+    }
+    return f"spec.{lists[kind]}{{{name}}}"
+
+
+def _mapping(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    value = obj.get(field) if isinstance(obj, Mapping) else None
+    if not isinstance(value, Mapping):
+        raise MalformedPod(f"{field} is missing or not an object")
+    return value
+
+
+def _text(metadata: Mapping[str, Any], path: str) -> str:
+    value = metadata.get(path.rsplit(".", 1)[-1])
+    if not isinstance(value, str) or not value:
+        raise MalformedPod(f"{path} is missing or not a string")
+    return value
+
+
+def _check_containers(value: object, path: str) -> None:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        raise MalformedPod(f"{path} is not a list")
+    for index, container in enumerate(value):
+        if not isinstance(container, Mapping) or not isinstance(container.get("name"), str):
+            raise MalformedPod(f"{path}[{index}] has no name")

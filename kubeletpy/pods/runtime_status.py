@@ -1,0 +1,135 @@
+"""What the runtime says about a pod, as immutable data: the other half of every decision.
+
+Built from CRI answers by :mod:`kubeletpy.runtime_manager`; times are Unix nanoseconds, the CRI's
+unit, 0 when unknown. Must never hold a connection, a clock or anything that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class ContainerState(StrEnum):
+    """CRI ContainerState."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeUser:
+    """The Linux identity of a container's first process, where the runtime tells it."""
+
+    uid: int
+    gid: int
+    supplemental_groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeResources:
+    """What the runtime enforces now (CRI LinuxContainerResources); None where it does not say."""
+
+    cpu_shares: int | None = None
+    cpu_quota: int | None = None
+    cpu_period: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStatus:
+    """One container record of the runtime, alive or dead."""
+
+    id: str
+    name: str
+    state: ContainerState
+    sandbox_id: str = ""
+    created_at: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    """The runtime's message joined with the termination message (file or log tail)."""
+    image: str = ""
+    image_id: str = ""
+    image_ref: str = ""
+    hash: str = ""
+    """Annotation io.kubernetes.container.hash; empty when the container has none."""
+    restart_count: int = 0
+    log_path: str = ""
+    user: RuntimeUser | None = None
+    resources: RuntimeResources | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its process runs."""
+        return self.state is ContainerState.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxStatus:
+    """One pod sandbox record of the runtime."""
+
+    id: str
+    ready: bool
+    attempt: int = 0
+    created_at: int = 0
+    host_network: bool = False
+    has_network: bool = True
+    """Whether the runtime reported a network block at all."""
+    ips: tuple[str, ...] = ()
+    runtime_handler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRuntimeStatus:
+    """All that the runtime knows of one pod.
+
+    ``observed_at`` is a lower bound: the Unix nanoseconds just before the runtime was asked, or the
+    time it stamped on its event. Of two statuses the one observed later wins.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    sandboxes: tuple[SandboxStatus, ...] = ()
+    """Newest first."""
+    containers: tuple[ContainerStatus, ...] = ()
+    """Newest first."""
+    ips: tuple[str, ...] = ()
+    """Of the newest ready sandbox; kept while a pod terminates."""
+    observed_at: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def newest(self, name: str) -> ContainerStatus | None:
+        """The newest record of a container name."""
+        for status in self.containers:
+            if status.name == name:
+                return status
+        return None
+
+    def by_id(self, container_id: str) -> ContainerStatus | None:
+        """The record with that container id."""
+        for status in self.containers:
+            if status.id == container_id:
+                return status
+        return None
+
+    @property
+    def running_containers(self) -> tuple[ContainerStatus, ...]:
+        """Containers whose process runs."""
+        return tuple(c for c in self.containers if c.running)
+
+    @property
+    def has_ready_sandbox(self) -> bool:
+        """Whether any sandbox is ready."""
+        return any(sandbox.ready for sandbox in self.sandboxes)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the runtime has nothing of this pod."""
+        return not self.sandboxes and not self.containers

@@ -1,0 +1,144 @@
+"""What the pod workers need of others, and what others may ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.results import Decision
+
+
+class UpdateType(StrEnum):
+    """Why a worker is woken (values: the kubelet's ``operation_type``)."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    SYNC = "sync"
+    KILL = "kill"
+
+
+StatusOverride = Callable[[api.PodStatus], api.PodStatus]
+"""Changes the status of a pod being killed (eviction, preemption); pure."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillOptions:
+    """How a pod is to be killed."""
+
+    grace_override: int | None = None
+    """Seconds; may only shorten."""
+    evict: bool = False
+    status_override: StatusOverride | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodUpdate:
+    """One message to a pod's worker. The latest wins; termination is never lost nor undone."""
+
+    type: UpdateType
+    pod: Pod | None = None
+    """None only with ``runtime_pod``."""
+    mirror: Pod | None = None
+    runtime_pod: PodRuntimeStatus | None = None
+    """A pod that only the runtime knows: it can only be killed."""
+    kill: KillOptions | None = None
+    received_at: float = 0.0
+    """Event-loop seconds at which the cause was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncOutcome:
+    """What one worker step leaves behind."""
+
+    terminal: bool = False
+    """The pod has run to its end: terminate it."""
+    error: str = ""
+    retry_at: float | None = None
+    """Unix seconds at which trying again makes sense (end of a backoff); None: by the worker."""
+    network_not_ready: bool = False
+    decisions: tuple[Decision, ...] = ()
+
+
+class PodSyncer(Protocol):
+    """The three verbs of a pod's life; each may be called again until it succeeds."""
+
+    async def sync_pod(
+        self,
+        update_type: UpdateType,
+        pod: Pod,
+        mirror: Pod | None,
+        status: PodRuntimeStatus,
+        is_terminating: Callable[[], bool],
+    ) -> SyncOutcome:
+        """Bring the runtime to what the pod asks for, and store its status."""
+        ...
+
+    async def sync_terminating_pod(
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        grace: int,
+        status_override: StatusOverride | None,
+    ) -> SyncOutcome:
+        """Stop everything of the pod within ``grace`` seconds. No error: nothing runs any more."""
+        ...
+
+    async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
+        """Stop a pod that only the runtime knows."""
+        ...
+
+    async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
+        """Release what the pod held (volumes, cgroup) and finish its status."""
+        ...
+
+
+class PodStateQueries(Protocol):
+    """What the rest of the agent asks about pods' workers (docs/reference, worker queries)."""
+
+    def could_have_running_containers(self, uid: str) -> bool:
+        """Whether containers of the pod may run now or start."""
+        ...
+
+    def should_be_finished(self, uid: str) -> bool:
+        """Whether the worker has done all it has to do."""
+        ...
+
+    def is_termination_requested(self, uid: str) -> bool:
+        """Whether the pod is to end, or has ended."""
+        ...
+
+    def should_containers_be_terminating(self, uid: str) -> bool:
+        """Whether the worker has begun to stop containers."""
+        ...
+
+    def should_runtime_be_removed(self, uid: str) -> bool:
+        """Whether sandbox and volumes may be taken down."""
+        ...
+
+    def should_content_be_removed(self, uid: str) -> bool:
+        """Whether dead containers and logs may go: the pod is deleted or evicted and has ended."""
+        ...
+
+
+class PodWorkers(PodStateQueries, Protocol):
+    """One worker per pod."""
+
+    def update_pod(self, update: PodUpdate) -> None:
+        """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
+        ...
+
+    async def kill_pod(self, pod: Pod, options: KillOptions) -> None:
+        """Kill and wait until the pod has terminated.
+
+        Raises TimeoutError after max(10 s, 1.5 x grace); the kill goes on.
+        """
+        ...
+
+    def sync_known_pods(self, desired: Iterable[Pod]) -> Mapping[str, str]:
+        """The orphan pass: terminate what is no longer desired; uid -> worker state."""
+        ...

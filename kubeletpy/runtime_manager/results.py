@@ -1,0 +1,91 @@
+"""What a runtime sync and a kill report back: plain data that travels forward to status and worker.
+
+Must never decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+
+
+class SyncAction(StrEnum):
+    """The steps of a runtime sync, by the kubelet's names."""
+
+    START_CONTAINER = "StartContainer"
+    KILL_CONTAINER = "KillContainer"
+    REMOVE_CONTAINER = "RemoveContainer"
+    CREATE_POD_SANDBOX = "CreatePodSandbox"
+    CONFIG_POD_SANDBOX = "ConfigPodSandbox"
+    KILL_POD_SANDBOX = "KillPodSandbox"
+    INIT_CONTAINER = "InitContainer"
+    RESIZE_POD_IN_PLACE = "ResizePodInPlace"
+
+
+@dataclass(frozen=True, slots=True)
+class StartError:
+    """Why a container was not started; ``code`` is what kubectl shows as the waiting reason."""
+
+    code: str
+    """CrashLoopBackOff, ErrImagePull, ImagePullBackOff, CreateContainerConfigError, …"""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """The outcome of one step on one target."""
+
+    action: SyncAction
+    target: str
+    """Container name, or the pod for sandbox steps."""
+    error: StartError | None = None
+    """None: it worked."""
+    reason: str = ""
+    """Why the step was taken, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One thing the agent decided about a pod, for `explain`: what and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSyncResult:
+    """All that one runtime sync (or kill) did."""
+
+    results: tuple[SyncResult, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    sync_error: StartError | None = None
+    """A failure that is of no single step (the runtime gone, configuration impossible)."""
+    retry_at: float | None = None
+    """Unix seconds at which the earliest backoff of this sync ends."""
+    status: PodRuntimeStatus | None = None
+    """The pod as the runtime has it after the last step; None when nothing was done."""
+    start_errors: Mapping[str, StartError] = field(default_factory=dict)
+    """Container name -> why its start failed or was held back in this sync."""
+
+    @property
+    def acted(self) -> bool:
+        """Whether the runtime was asked to change anything."""
+        return self.status is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything went wrong, backoff included."""
+        return self.sync_error is not None or any(r.error is not None for r in self.results)
+
+    def error_message(self) -> str:
+        """All failures in one line; empty when there was none."""
+        parts = [] if self.sync_error is None else [self.sync_error.message]
+        parts += [
+            f"failed to {r.action} for {r.target} with {r.error.code}: {r.error.message}"
+            for r in self.results
+            if r.error is not None
+        ]
+        return "; ".join(parts)

@@ -1,0 +1,35 @@
+"""The status manager as the pod workers and housekeeping see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+
+class StatusManager(Protocol):
+    """Keeps the newest status of each pod and writes it to the API: one write in flight per pod."""
+
+    def get_status(self, uid: str) -> api.PodStatus | None:
+        """The newest status kept for a pod (static pods: under their own uid)."""
+        ...
+
+    def set_status(
+        self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
+    ) -> None:
+        """Keep a new status and have it written. Never blocks.
+
+        ``containers_may_run``: while true, a terminal phase is kept but not yet shown to the API.
+        """
+        ...
+
+    def finish(self, pod: Pod) -> None:
+        """The worker is done with the pod: settle what is still open in its status, write it and,
+        if the pod was deleted, delete it from the API."""
+        ...
+
+    def forget_except(self, uids: Iterable[str]) -> None:
+        """Drop the statuses of pods that are gone."""
+        ...

@@ -1,0 +1,31 @@
+"""The volume manager as the pod workers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.protocol import Mount
+
+
+class VolumeError(Exception):
+    """A pod's volumes could not be set up; the message names the volume and what to do."""
+
+
+class VolumeManager(Protocol):
+    """Sets up what is mounted into a pod, and takes it down."""
+
+    async def set_up(self, pod: Pod) -> Mapping[str, Sequence[Mount]]:
+        """Make all volumes the pod uses, and say what to mount where: container name -> mounts.
+
+        Idempotent: called before every sync. Raises VolumeError.
+        """
+        ...
+
+    async def tear_down(self, pod_uid: str) -> None:
+        """Take down all volumes of a pod whose containers are gone. Idempotent.
+
+        Raises VolumeError.
+        """
+        ...
