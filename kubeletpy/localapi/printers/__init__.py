@@ -1,0 +1,1 @@
+"""The cells of ``kubectl get``: one function per resource, from an object to a table row."""
