@@ -1,0 +1,44 @@
+"""The virtual-time loop keeps its promises."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.virtual_time import Deadlock, on_virtual_time, run, timed
+
+
+@on_virtual_time
+async def test_an_hour_takes_no_time() -> None:
+    before = time.perf_counter()
+    _, took = await timed(asyncio.sleep(3600))
+    assert took == pytest.approx(3600)
+    assert time.perf_counter() - before < 1
+
+
+@on_virtual_time
+async def test_timers_fire_in_order() -> None:
+    seen: list[int] = []
+
+    async def note(after: int) -> None:
+        await asyncio.sleep(after)
+        seen.append(after)
+
+    await asyncio.gather(*(note(n) for n in (5, 1, 3)))
+    assert seen == [1, 3, 5]
+
+
+@on_virtual_time
+async def test_threads_take_no_virtual_time() -> None:
+    _, took = await timed(asyncio.to_thread(time.sleep, 0.02))
+    assert took == 0
+
+
+def test_deadlock_is_an_error() -> None:
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        run(stuck())

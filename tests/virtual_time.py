@@ -1,0 +1,119 @@
+"""An asyncio event loop whose clock jumps to the next timer as soon as nothing is left to do.
+
+An hour of back-offs takes milliseconds. It must never wait for real time, except for the end of
+work in threads (``asyncio.to_thread``), which takes no virtual time at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EPOCH = 1_700_000_000.0
+"""Unix seconds at which virtual time starts."""
+
+
+class Deadlock(AssertionError):
+    """Everything waits for something that can not happen any more: no timer, no thread."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Polls real descriptors, and where the loop would sleep it moves the clock instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.threads = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if self.threads:
+            return super().select(None)
+        if timeout is None:
+            raise Deadlock("every task waits, and no timer is set")
+        self.now += max(timeout, 0.0)
+        return []
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """The loop; ``time()`` starts at 0."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._jumping.now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        self._jumping.threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._thread_done)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        self._jumping.threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._jumping.threads -= 1
+
+    def _thread_done(self, _future: asyncio.Future[Any]) -> None:
+        self._jumping.threads -= 1
+
+
+class LoopClock:
+    """The wall clock of virtual time (:class:`kubeletpy.clock.Clock`)."""
+
+    def __init__(self, epoch: float = EPOCH) -> None:
+        self._epoch = epoch
+
+    def now(self) -> float:
+        return self._epoch + asyncio.get_running_loop().time()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
+
+
+def on_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a coroutine function a plain test that runs on virtual time."""
+
+    @functools.wraps(test)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(test(*args, **kwargs))
+
+    return wrapper
+
+
+async def settle() -> None:
+    """Let everything run that can run without time passing."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def eventually(condition: Callable[[], bool], within: float = 600.0) -> None:
+    """Let virtual time pass until a condition holds; AssertionError when it never does."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within
+    while not condition():
+        assert loop.time() < deadline, f"still not so after {within} s"
+        await asyncio.sleep(0.001)
+
+
+async def timed(awaitable: Awaitable[T]) -> tuple[T, float]:
+    """The result and the virtual seconds it took."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    return await awaitable, loop.time() - start
