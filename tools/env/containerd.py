@@ -1,0 +1,213 @@
+"""A private containerd: own root, state, socket, CNI network; several live side by side.
+
+Its daemon has its own session, so that it outlives whoever started it and pods live on; `stop`
+ends the daemon only, `remove` ends everything it ever ran.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+
+from tools.env import containerd_config as config
+from tools.env.debian import locked, unpacked
+from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
+from tools.env.process import CommandError, Daemon, run
+from tools.env.sweep import leftovers, sweep
+from tools.env.waiting import wait_until
+
+_POOL = ipaddress.IPv4Network("10.192.0.0/10")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def programs(generation: int) -> Path:
+    """The folder with containerd, its shim and ctr of a generation (1 or 2).
+
+    The installed one if it is of that generation, else Debian's (1: bookworm, 2: testing), fetched.
+    """
+    found = shutil.which("containerd", path=_SYSTEM_PATH)
+    if found and installed_generation(Path(found)) == generation:
+        return Path(found).parent
+    return unpacked("containerd", {1: "bookworm", 2: "testing"}[generation]) / "usr" / "bin"
+
+
+def installed_generation(program: Path) -> int:
+    """1 or 2: which configuration format this containerd wants."""
+    said = run(program, "--version")
+    match = re.search(r"\sv?(\d+)\.\d+", said)
+    if match is None:
+        raise CommandError(f"{program} --version says {said!r}: no version in it")
+    return 1 if int(match[1]) < 2 else 2
+
+
+class Containerd:
+    """One containerd under `directory` (an absolute, short path: socket paths end at 107 bytes)."""
+
+    def __init__(self, directory: Path, binaries: Path) -> None:
+        self.directory = directory
+        self.socket = directory / "containerd.sock"
+        self.endpoint = f"unix://{self.socket}"
+        self._binaries = binaries
+        self.generation = installed_generation(binaries / "containerd")
+        directory.mkdir(parents=True, exist_ok=True)
+        self._daemon = Daemon("containerd", directory)
+        self.log = self._daemon.log
+        self.network = _network(directory)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the daemon, None when it does not run."""
+        return self._daemon.pid
+
+    def start(self, sandbox_image: str = PAUSE) -> None:
+        """Start the daemon (if it does not run) and wait until it answers and its network is up.
+
+        Raises NotReadyError with the end of its log.
+        """
+        if self.pid is None:
+            (self.directory / "cni").mkdir(exist_ok=True)
+            (self.directory / "config.toml").write_text(
+                config.render_config(self.directory, self.generation, sandbox_image)
+            )
+            (self.directory / "cni" / "10-pods.conflist").write_text(
+                config.render_conflist(self.network, self.directory)
+            )
+            self._daemon.start(
+                [self._binaries / "containerd", "--config", self.directory / "config.toml"],
+                env={**os.environ, "PATH": f"{self._binaries}:{_SYSTEM_PATH}"},
+            )
+        self.wait_ready()
+
+    def wait_ready(self, timeout: float = 30.0) -> None:
+        """Wait until the CRI says that runtime and network are ready."""
+        from tools.env.cri import RawRuntime
+
+        def ready() -> bool:
+            with RawRuntime(self.socket) as raw:
+                problems = raw.problems()
+            if problems:
+                raise OSError(problems)
+            return True
+
+        wait_until(
+            ready,
+            f"containerd on {self.socket}",
+            timeout=timeout,
+            interval=0.05,
+            give_up=self._daemon.died,
+        )
+
+    def kill(self) -> None:
+        """kill -9 the daemon: containers and shims live on, the socket answers no more."""
+        self._daemon.kill(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop answering without dying (SIGSTOP), for tests of timeouts; `resume` undoes it."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Answer again after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Stop the daemon in order and start it again; containers live on."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """End the daemon; containers live on."""
+        if self.pid is not None:
+            self.resume()
+        self._daemon.stop()
+
+    def remove(self) -> list[str]:
+        """End the daemon and everything it ran, and remove its directory.
+
+        Returns what could not be removed, as lines for a person: empty when nothing is left.
+        """
+        if self.directory.exists():
+            self._remove_pods()
+            self.stop()
+        sweep(self.directory, self.network.name, self.network.bridge)
+        left = leftovers(self.directory, self.network.name, self.network.bridge)
+        if not left:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        return left
+
+    def ctr(self, *arguments: str | Path) -> str:
+        """Run ctr on the CRI's namespace and return its output."""
+        return run(
+            self._binaries / "ctr", "--address", self.socket, "--namespace", "k8s.io", *arguments
+        )
+
+    def import_images(self, archive: Path | None = None) -> None:
+        """Import an image archive; without one, the pause and busybox images made on the spot."""
+        if archive is not None:
+            self.ctr("images", "import", archive)
+            return
+        from tools.env.cri import RawRuntime
+
+        path = self.directory / "images.tar"
+        self.import_images(write_archive(path, pause_image(), busybox_image()))
+        path.unlink()
+        with RawRuntime(self.socket) as raw:
+            for name in (PAUSE, BUSYBOX):
+                wait_until(partial(raw.has_image, name), f"image {name}")
+
+    def trust(self, server: str) -> None:
+        """Let pulls from a registry ("127.0.0.1:5000") use plain HTTP; takes effect at once."""
+        folder = self.directory / "certs.d" / server
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hosts.toml").write_text(config.render_hosts(server))
+
+    def _signal(self, number: int) -> None:
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+
+    def _remove_pods(self) -> None:
+        """Let a living containerd end its pods in order; `sweep` does what it could not."""
+        import grpc
+
+        from tools.env.cri import RawRuntime
+
+        if self.pid is None:
+            return
+        self.resume()
+        with RawRuntime(self.socket) as raw:
+            try:
+                raw.remove_all()
+            except grpc.RpcError as error:
+                print(f"containerd could not remove every pod: {error.details()}")
+
+
+def _network(directory: Path) -> config.Network:
+    """The pod network of an instance, chosen once and kept in its directory."""
+    kept = directory / "network.json"
+    with locked(Path("/run/kubeletpy-networks.lock")):
+        if kept.exists():
+            return config.Network(**json.loads(kept.read_text()))
+        digest = hashlib.sha256(str(directory).encode()).hexdigest()
+        subnets = list(_POOL.subnets(new_prefix=24))
+        first = int(digest[:8], 16) % len(subnets)
+        taken = _routes()
+        for subnet in subnets[first:] + subnets[:first]:
+            if not any(subnet.overlaps(other) for other in taken):
+                break
+        network = config.Network(f"kubeletpy-{digest[:10]}", f"kp{digest[:10]}", str(subnet))
+        kept.write_text(json.dumps(vars(network)))
+        return network
+
+
+def _routes() -> list[ipaddress.IPv4Network]:
+    """The networks this machine has routes to."""
+    rows = json.loads(run("ip", "-4", "-json", "route", "show") or "[]")
+    found = [row["dst"] for row in rows if row["dst"] != "default"]
+    return [ipaddress.IPv4Network(dst, strict=False) for dst in found]

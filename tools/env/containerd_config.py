@@ -1,0 +1,99 @@
+"""The configuration of a private containerd and its pod network, as text (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.env.images import PAUSE
+
+CNI_BIN = Path("/usr/lib/cni")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A pod network of one containerd: CNI network name, bridge device and IPv4 subnet (CIDR)."""
+
+    name: str
+    bridge: str
+    subnet: str
+
+
+def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) -> str:
+    """config.toml: format 2 for containerd 1.x, format 3 for 2.x; all paths under `directory`."""
+    common = {
+        "restrict_oom_score_adj": True,
+        "netns_mounts_under_state_dir": True,
+        "enable_unprivileged_ports": True,
+        "enable_unprivileged_icmp": True,
+    }
+    cni = {"conf_dir": str(directory / "cni"), "max_conf_num": 1}
+    runc = {"Root": str(directory / "runc"), "SystemdCgroup": False}
+    certs = {"config_path": str(directory / "certs.d")}
+    if generation == 1:
+        cri = "io.containerd.grpc.v1.cri"
+        tables: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [
+            (("plugins", cri), {**common, "sandbox_image": sandbox_image}),
+            (("plugins", cri, "cni"), {**cni, "bin_dir": str(CNI_BIN)}),
+            (("plugins", cri, "registry"), certs),
+        ]
+        runtime: tuple[str, ...] = ("plugins", cri, "containerd", "runtimes", "runc")
+    else:
+        cri, images = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"
+        tables = [
+            (("plugins", cri), common),
+            (("plugins", cri, "cni"), {**cni, "bin_dirs": [str(CNI_BIN)]}),
+            (("plugins", images, "pinned_images"), {"sandbox": sandbox_image}),
+            (("plugins", images, "registry"), certs),
+            (("plugins", "io.containerd.nri.v1.nri"), {"disable": True}),
+        ]
+        runtime = ("plugins", cri, "containerd", "runtimes", "runc")
+    tables += [
+        (("plugins", "io.containerd.internal.v1.opt"), {"path": str(directory / "opt")}),
+        (runtime, {"runtime_type": "io.containerd.runc.v2"}),
+        ((*runtime, "options"), runc),
+        (("grpc",), {"address": str(directory / "containerd.sock")}),
+    ]
+    top = {
+        "version": 2 if generation == 1 else 3,
+        "root": str(directory / "root"),
+        "state": str(directory / "state"),
+    }
+    parts = [_table((), top), *(_table(path, values) for path, values in tables)]
+    return "\n".join(parts)
+
+
+def render_conflist(network: Network, directory: Path) -> str:
+    """The CNI configuration: bridge with host-local addresses, masquerading and host ports."""
+    bridge = {
+        "type": "bridge",
+        "bridge": network.bridge,
+        "isGateway": True,
+        "ipMasq": True,
+        "hairpinMode": True,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": str(directory / "ipam"),
+            "ranges": [[{"subnet": network.subnet}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        },
+    }
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+    conflist = {"cniVersion": "0.4.0", "name": network.name, "plugins": [bridge, portmap]}
+    return json.dumps(conflist, indent=2) + "\n"
+
+
+def render_hosts(server: str) -> str:
+    """hosts.toml of a registry that speaks plain HTTP, such as "127.0.0.1:5000"."""
+    return (
+        f'server = "http://{server}"\n\n'
+        f'[host."http://{server}"]\n  capabilities = ["pull", "resolve"]\n'
+    )
+
+
+def _table(path: tuple[str, ...], values: Mapping[str, Any]) -> str:
+    head = ["[" + ".".join(json.dumps(part) for part in path) + "]"] if path else []
+    return "\n".join([*head, *(f"{k} = {json.dumps(v)}" for k, v in values.items())]) + "\n"

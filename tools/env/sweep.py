@@ -1,0 +1,158 @@
+"""Remove what a private containerd left: shims, container processes, mounts, network, cgroups.
+
+Everything is found by the instance's own directory, container ids or network name; nothing else
+on the machine is touched. For what an orderly stop could not do (a killed test, a lost socket).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from tools.env.process import CommandError, command_lines, kill_all, run
+
+CGROUPS = Path("/sys/fs/cgroup")
+CNI_RESULTS = Path("/var/lib/cni/results")
+
+
+def shims(directory: Path) -> list[int]:
+    """Process ids of the shims that belong to the containerd of `directory`."""
+    socket = str(directory / "containerd.sock")
+    return [
+        pid
+        for pid, argv in command_lines()
+        if argv and "containerd-shim" in argv[0] and socket in argv
+    ]
+
+
+def mounts(directory: Path) -> list[Path]:
+    """Mount points under `directory`, innermost first."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = Path(line.split(" ")[4].encode().decode("unicode_escape"))
+        if point.is_relative_to(directory):
+            found.append(point)
+    return found[::-1]
+
+
+def cgroups(names: Iterable[str]) -> list[Path]:
+    """The directories of a cgroup (such as "/kubepods/pod1") in every hierarchy."""
+    roots = [CGROUPS, *(p for p in CGROUPS.iterdir() if p.is_dir() and not p.is_symlink())]
+    found = {root / name.lstrip("/") for name in names for root in roots if name.strip("/")}
+    return sorted(path for path in found if path.is_dir())
+
+
+def remove_cgroup(name: str, kill: bool = False) -> list[Path]:
+    """Remove a cgroup tree everywhere, with its processes if `kill`; returns what stayed."""
+    trees = cgroups([name])
+    if kill:
+        files = [p for tree in trees for p in tree.rglob("cgroup.procs")]
+        kill_all(sorted({int(pid) for file in files for pid in file.read_text().split()}))
+    for tree in trees:
+        folders = [tree, *(p for p in tree.rglob("*") if p.is_dir())]
+        for folder in sorted(folders, key=lambda p: len(p.parts), reverse=True):
+            try:
+                folder.rmdir()
+            except OSError:
+                continue
+    return [tree for tree in trees if tree.exists()]
+
+
+def sweep(directory: Path, network: str, bridge: str) -> None:
+    """Kill, unmount and remove everything of the containerd of `directory`, except `directory`.
+
+    The containerd itself must be stopped. Safe to call twice. Raises CommandError for a mount that
+    cannot be undone.
+    """
+    names = _container_cgroups(directory)
+    pids = shims(directory)
+    sockets = _shim_sockets(pids)
+    kill_all(pids)
+    for name in names:
+        remove_cgroup(name, kill=True)
+    for socket in sockets:
+        socket.unlink(missing_ok=True)
+    for point in mounts(directory):
+        run("umount", "--lazy", point)
+    sweep_network(network, bridge)
+
+
+def sweep_network(network: str, bridge: str) -> None:
+    """Remove the bridge, the NAT rules and the cached results of one CNI network."""
+    if Path("/sys/class/net", bridge).exists():
+        run("ip", "link", "delete", bridge)
+    for result in _results(network):
+        result.unlink(missing_ok=True)
+    if shutil.which("iptables-save") is None:
+        return
+    rules = run("iptables-save", "-t", "nat").splitlines()
+    chains = set()
+    for rule in rules:
+        if f'name: \\"{network}\\"' in rule or f'name: "{network}"' in rule:
+            chains.update(re.findall(r"-j (CNI-(?!HOSTPORT)\S+)", rule))
+    for rule in rules:
+        target = re.search(r"-j (CNI-\S+)", rule)
+        if rule.startswith("-A") and target and target[1] in chains:
+            source = rule.split(" ")[1]
+            run("iptables", "--wait", "-t", "nat", "-D", source, *_arguments(rule))
+    for chain in chains:
+        run("iptables", "--wait", "-t", "nat", "-F", chain)
+        run("iptables", "--wait", "-t", "nat", "-X", chain)
+
+
+def leftovers(directory: Path, network: str, bridge: str) -> list[str]:
+    """What is still on the machine of the containerd of `directory`, as lines for a person."""
+    found = [f"shim process {pid}" for pid in shims(directory)]
+    found += [f"mount {point}" for point in mounts(directory)]
+    found += [f"network result {path}" for path in _results(network)]
+    found += [f"cgroup {path}" for path in cgroups(_container_cgroups(directory))]
+    if Path("/sys/class/net", bridge).exists():
+        found.append(f"bridge {bridge}")
+    try:
+        rules = run("iptables-save", "-t", "nat")
+    except CommandError:
+        rules = ""
+    return found + [f"nat rule {rule}" for rule in rules.splitlines() if network in rule]
+
+
+def _container_cgroups(directory: Path) -> list[str]:
+    """The cgroups of the tasks that containerd has a state directory for."""
+    names = []
+    for file in directory.glob("state/io.containerd.runtime.v2.task/*/*/config.json"):
+        try:
+            name = json.loads(file.read_text())["linux"]["cgroupsPath"]
+        except (OSError, ValueError, KeyError):
+            continue
+        names.append(str(name))
+    return names
+
+
+def _shim_sockets(pids: Iterable[int]) -> list[Path]:
+    """The socket files that these shims listen on (outside of the instance's directory)."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes.add(str(link.readlink()))
+            except OSError:
+                continue
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    mine = [Path(row[7]) for row in rows if len(row) > 7 and f"socket:[{row[6]}]" in inodes]
+    return [path for path in mine if path.is_relative_to("/run/containerd/s")]
+
+
+def _results(network: str) -> list[Path]:
+    """The results that libcni cached for the sandboxes of a network, their loopback's included."""
+    mine = list(CNI_RESULTS.glob(f"{network}-*"))
+    sandboxes = [path.name.removeprefix(f"{network}-").rpartition("-")[0] for path in mine]
+    loopbacks = [CNI_RESULTS / f"cni-loopback-{sandbox}-lo" for sandbox in sandboxes]
+    return mine + [path for path in loopbacks if path.exists()]
+
+
+def _arguments(rule: str) -> list[str]:
+    """The words of an iptables-save line after its chain, quotes undone."""
+    words = re.findall(r'"(?:\\.|[^"\\])*"|\S+', rule)[2:]
+    return [re.sub(r"\\(.)", r"\1", w[1:-1]) if w.startswith('"') else w for w in words]
