@@ -1,0 +1,136 @@
+"""Whether a container may run again: restart policies, exit-code rules and restart-all.
+
+Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that both
+always agree. Every answer comes with a reason for people. Must never look at a clock or act.
+
+Source: docs/reference, "Should a stopped container run again" and "Restart-all"; KEP-5307
+(container restart rules), KEP-5532 (RestartAllContainers), KEP-753 (sidecars).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+
+ACTION_RESTART = "Restart"
+ACTION_RESTART_ALL = "RestartAllContainers"
+CONDITION_ALL_RESTARTING = "AllContainersRestarting"
+
+
+def matching_rule(container: api.Container, exit_code: int) -> api.ContainerRestartRule | None:
+    """The first of the container's restartPolicyRules that an exit code matches."""
+    for rule in container.get("restartPolicyRules") or ():
+        codes = rule.get("exitCodes")
+        if not codes:
+            continue
+        listed = exit_code in (codes.get("values") or ())
+        operator = codes.get("operator")
+        if (operator == "In" and listed) or (operator == "NotIn" and not listed):
+            return rule
+    return None
+
+
+def restart_after_exit(
+    pod_policy: str, container: api.Container, exit_code: int
+) -> tuple[bool, str]:
+    """Whether an exit with this code is followed by a restart, whatever becomes of the pod.
+
+    A container's own restartPolicy wins over the pod's; its rules are looked at only then.
+    """
+    policy = container.get("restartPolicy")
+    if policy:
+        rule = matching_rule(container, exit_code)
+        if rule is not None and rule.get("action") in (ACTION_RESTART, ACTION_RESTART_ALL):
+            return True, f"it exited with {exit_code} and its rule says {rule.get('action')}"
+        owner = "its restartPolicy"
+    if policy not in ("Always", "OnFailure", "Never"):
+        policy, owner = pod_policy, "the pod's restartPolicy"
+    if policy == "Never":
+        return False, f"it exited with {exit_code} and {owner} is Never"
+    if policy == "OnFailure" and exit_code == 0:
+        return False, f"it exited with 0 and {owner} is OnFailure"
+    return True, f"it exited with {exit_code} and {owner} is {policy}"
+
+
+def restart_allowed(pod: Pod, container: api.Container) -> bool:
+    """Whether a container without an exit code (killed by a probe, state unknown) may start again.
+
+    Only the policy counts: exit-code rules have nothing to be matched with.
+    """
+    return (container.get("restartPolicy") or pod.restart_policy) != "Never"
+
+
+def should_container_be_restarted(
+    pod: Pod, container: api.Container, status: PodRuntimeStatus
+) -> tuple[bool, str]:
+    """Whether a container that does not run should be (re)started, and why or why not."""
+    if pod.being_deleted:
+        return False, "the pod is being deleted"
+    record = status.newest(container["name"])
+    if record is None:
+        return True, "it has no container yet"
+    if record.state is ContainerState.EXITED:
+        return restart_after_exit(pod.restart_policy, container, record.exit_code)
+    if record.state is ContainerState.RUNNING:
+        return False, "it is running"
+    return True, f"its container is in state {record.state}"
+
+
+def init_container_failed(record: ContainerStatus) -> bool:
+    """Whether a regular init container's newest record counts as a failure."""
+    return (
+        record.reason == "OOMKilled"
+        or record.state is ContainerState.UNKNOWN
+        or (record.state is ContainerState.EXITED and record.exit_code != 0)
+    )
+
+
+def triggers_restart_all(container: api.Container, exit_code: int) -> bool:
+    """Whether this exit asks for all containers of the pod to be restarted."""
+    rule = matching_rule(container, exit_code)
+    return rule is not None and rule.get("action") == ACTION_RESTART_ALL
+
+
+def could_restart_all(pod: Pod) -> bool:
+    """Whether any container has a RestartAllContainers rule (only such pods show the condition)."""
+    return any(
+        rule.get("action") == ACTION_RESTART_ALL
+        for container in _main_containers(pod)
+        for rule in container.get("restartPolicyRules") or ()
+    )
+
+
+def restart_all_wanted(
+    pod: Pod, status: PodRuntimeStatus, api_status: api.PodStatus | None
+) -> bool:
+    """Whether all containers are to be restarted: asked for earlier, or by an exit seen now.
+
+    ``api_status`` is the newest status of the pod: its condition keeps the wish alive while
+    containers are being removed. A pod without such a rule never wants it.
+    """
+    if not could_restart_all(pod):
+        return False
+    known = api_status or {}
+    for condition in known.get("conditions") or ():
+        if condition.get("type") == CONDITION_ALL_RESTARTING and condition.get("status") == "True":
+            return True
+    return any(
+        record is not None
+        and record.state is ContainerState.EXITED
+        and triggers_restart_all(container, record.exit_code)
+        for container in _main_containers(pod)
+        for record in (status.newest(container["name"]),)
+    )
+
+
+def restart_all_cleaned_up(pod: Pod, status: PodRuntimeStatus) -> bool:
+    """Whether no record of any init or regular container is left, so that all can start afresh."""
+    return all(status.newest(container["name"]) is None for container in _main_containers(pod))
+
+
+def _main_containers(pod: Pod) -> Iterator[api.Container]:
+    yield from pod.init_containers
+    yield from pod.containers

@@ -1,0 +1,47 @@
+"""Whether a pod's sandbox can be used as it is, or a new one is needed.
+
+Used by the runtime manager, and by status for PodReadyToStartContainers. Must never act.
+Source: docs/reference, "Sandbox decision".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDecision:
+    """What is to be done about the sandbox."""
+
+    create: bool
+    """A new sandbox is needed."""
+    attempt: int
+    """Of the sandbox to create, or of the one in use."""
+    sandbox_id: str
+    """The sandbox in use, or the one that a new one replaces; empty when there is none to name."""
+    reason: str
+
+
+def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
+    """Judge the newest sandbox. One that is not the newest never counts."""
+    if not status.sandboxes:
+        return SandboxDecision(True, 0, "", "the pod has no sandbox")
+    newest = status.sandboxes[0]
+    following = newest.attempt + 1
+    ready = sum(1 for sandbox in status.sandboxes if sandbox.ready)
+    if ready > 1:
+        return SandboxDecision(
+            True, following, newest.id, f"{ready} sandboxes are ready where one should be"
+        )
+    if not newest.ready:
+        return SandboxDecision(True, following, newest.id, "the sandbox is not ready")
+    if newest.host_network != pod.host_network:
+        return SandboxDecision(
+            True, following, "", "the sandbox's network namespace is not the one the pod asks for"
+        )
+    if not pod.host_network and newest.has_network and not newest.ips:
+        return SandboxDecision(True, following, newest.id, "the sandbox has no IP address")
+    return SandboxDecision(False, newest.attempt, newest.id, "the sandbox is ready")
