@@ -1,0 +1,53 @@
+"""Why an image is not there for a container, as the codes that kubectl shows.
+
+Must never carry credentials: messages reach pod statuses and events.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kubeletpy.remote.errors import CRIError
+
+
+class ImageErrorCode(StrEnum):
+    """Waiting reasons of a container whose image is missing (docs/reference, reasons)."""
+
+    PULL = "ErrImagePull"
+    BACK_OFF = "ImagePullBackOff"
+    NEVER_PULL = "ErrImageNeverPull"
+    INSPECT = "ImageInspectError"
+    INVALID_NAME = "InvalidImageName"
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
+    SIGNATURE = "SignatureValidationFailed"
+
+
+class ImageError(Exception):
+    """An image that cannot be used now.
+
+    ``code`` is the waiting reason, the text its message. ``retry_at`` is the Unix time in seconds
+    at which trying again makes sense, None when only a change of the world helps.
+    """
+
+    def __init__(self, code: ImageErrorCode, message: str, retry_at: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_at = retry_at
+
+
+def pull_failure(image: str, error_text: str) -> ImageError:
+    """The error of a failed pull: runtimes tell two causes apart by the first word they say."""
+    for code, cause in (
+        (ImageErrorCode.REGISTRY_UNAVAILABLE, "the registry is unavailable"),
+        (ImageErrorCode.SIGNATURE, "the signature validation failed"),
+    ):
+        if error_text.startswith(code):
+            rest = error_text.removeprefix(code)
+            return ImageError(code, f"image pull failed for {image} because {cause}{rest}")
+    return ImageError(ImageErrorCode.PULL, error_text)
+
+
+def runtime_text(error: CRIError) -> str:
+    """What the runtime said, without our own words about which call it was."""
+    return error.details or str(error.code)

@@ -1,0 +1,212 @@
+"""Remove unused images before the disk fills: carries out what :mod:`gc_selection` selects.
+
+Source: docs/reference, image GC. Must never remove what the selection did not name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.images.gc_selection import (
+    Disk,
+    ImageGCPolicy,
+    ImageRecord,
+    bytes_to_free,
+    eviction_order,
+    may_free_space,
+    refresh,
+    too_old,
+    used_image_ids,
+)
+from kubeletpy.images.metrics import ImageMetrics
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+
+logger = logging.getLogger(__name__)
+
+AGE = "age"
+SPACE = "space"
+
+
+class ImageGCError(Exception):
+    """Garbage collection could not do its work; the text is fit for an event."""
+
+
+class ImageGarbageCollector:
+    """Carries the selection out, every imageGC period, and remembers when images were used."""
+
+    def __init__(
+        self,
+        images: ImageService,
+        runtime: RuntimeService,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: ImageMetrics,
+        *,
+        node_name: str,
+        policy: ImageGCPolicy = ImageGCPolicy(),
+        statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
+    ) -> None:
+        self._images = images
+        self._runtime = runtime
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._node = node_reference(node_name)
+        self._policy = policy
+        self._statvfs = statvfs
+        self._records: dict[str, ImageRecord] = {}
+        self._started_at = clock.now()
+        self._failed_last_time = False
+
+    async def run(self) -> None:
+        """One round, as the agent's timer calls it. Never raises for what the runtime does.
+
+        A second failure in a row becomes an event ImageGCFailed.
+        """
+        if self._policy.off:
+            return
+        try:
+            await self.collect()
+        except (CRIError, ImageGCError) as error:
+            logger.warning("image garbage collection failed", extra={"error": str(error)})
+            if self._failed_last_time:
+                self._recorder.event(self._node, WARNING, "ImageGCFailed", str(error))
+            self._failed_last_time = True
+        else:
+            self._failed_last_time = False
+
+    async def detect(self) -> frozenset[str]:
+        """Note which images there are and which are used; the ids of the used ones.
+
+        Raises:
+            CRIError: the runtime could not list.
+        """
+        now = self._clock.now()
+        listed = await self._images.list_images()
+        containers = await self._runtime.list_containers()
+        in_use = used_image_ids(containers, listed)
+        records = (
+            ImageRecord(image.id, image.size, image.pinned, now) for image in listed if image.id
+        )
+        self._records = refresh(self._records, records, in_use, now)
+        return in_use
+
+    async def collect(self) -> int:
+        """Remove what is too old, and more if the disk is too full; the bytes freed for space.
+
+        Raises:
+            CRIError: the runtime could not be asked.
+            ImageGCError: images could not be removed, or too little could be freed.
+        """
+        in_use = await self.detect()
+        now = self._clock.now()
+        candidates = eviction_order(self._records, in_use)
+        aged = too_old(candidates, self._policy, now, self._started_at)
+        await self._remove_all(aged, AGE)
+        disk = await self._disk()
+        wanted = bytes_to_free(disk, self._policy)
+        if not wanted:
+            return 0
+        gone = {image.id for image in aged}
+        rest = [
+            image
+            for image in candidates
+            if image.id not in gone and may_free_space(image, self._policy, now)
+        ]
+        freed = await self._free(rest, wanted)
+        if freed < wanted:
+            message = (
+                f"Insufficient free disk space on the node's image filesystem "
+                f"({disk.used_percent}% of {_binary_size(disk.capacity)} used). Failed to free "
+                f"sufficient space by deleting unused images (freed {freed} bytes). Investigate "
+                "disk usage, as it could be used by active images, logs, volumes, or other data."
+            )
+            self._recorder.event(self._node, WARNING, "FreeDiskSpaceFailed", message)
+            raise ImageGCError(message)
+        return freed
+
+    async def delete_unused(self) -> int:
+        """Remove all that is unused and old enough, whatever the disk; the bytes freed.
+
+        For node pressure. Raises as collect does.
+        """
+        in_use = await self.detect()
+        now = self._clock.now()
+        rest = [
+            image
+            for image in eviction_order(self._records, in_use)
+            if may_free_space(image, self._policy, now)
+        ]
+        return await self._free(rest, None)
+
+    async def _free(self, images: Sequence[ImageRecord], wanted: int | None) -> int:
+        freed = 0
+        failures: list[str] = []
+        for image in images:
+            if wanted is not None and freed >= wanted:
+                break
+            try:
+                await self._remove(image, SPACE)
+            except CRIError as error:
+                failures.append(str(error))
+            else:
+                freed += image.size
+        if failures:
+            raise ImageGCError(
+                f"wanted to free {'all' if wanted is None else wanted} bytes, but freed {freed} "
+                f"bytes space with errors in image deletion: {'; '.join(failures)}"
+            )
+        return freed
+
+    async def _remove_all(self, images: Sequence[ImageRecord], reason: str) -> None:
+        failures: list[str] = []
+        for image in images:
+            try:
+                await self._remove(image, reason)
+            except CRIError as error:
+                failures.append(str(error))
+        if failures:
+            raise ImageGCError(
+                f"wanted to free images older than {self._policy.max_age:g}s, encountered "
+                f"errors in image deletion: {'; '.join(failures)}"
+            )
+
+    async def _remove(self, image: ImageRecord, reason: str) -> None:
+        await self._images.remove_image(cri.ImageSpec(image=image.id))
+        self._records.pop(image.id, None)
+        self._metrics.image_garbage_collected(reason)
+        logger.info("unused image removed", extra={"image_id": image.id, "reason": reason})
+
+    async def _disk(self) -> Disk:
+        info = await self._images.image_fs_info()
+        mountpoints = [
+            usage.fs_id.mountpoint for usage in info.image_filesystems if usage.fs_id.mountpoint
+        ]
+        if not mountpoints:
+            raise ImageGCError("the runtime names no image filesystem")
+        try:
+            stat = await asyncio.to_thread(self._statvfs, mountpoints[0])
+        except OSError as error:
+            raise ImageGCError(f"image filesystem {mountpoints[0]}: {error}") from error
+        disk = Disk(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+        if disk.capacity <= 0:
+            message = "invalid capacity 0 on image filesystem"
+            self._recorder.event(self._node, WARNING, "InvalidDiskCapacity", message)
+            raise ImageGCError(message)
+        return disk
+
+
+def _binary_size(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            return f"{amount:.1f} {unit}" if unit != "B" else f"{size} B"
+        amount /= 1024
+    raise AssertionError("unreachable")

@@ -1,0 +1,39 @@
+"""Use, pull or refuse: what a pull policy makes of an image that is, or is not, on the node.
+
+Source: docs/reference, images, decision table. Must never ask the runtime anything.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+ALWAYS = "Always"
+IF_NOT_PRESENT = "IfNotPresent"
+NEVER = "Never"
+
+
+class ImageAction(StrEnum):
+    """What to do about an image."""
+
+    USE = "use"
+    PULL = "pull"
+    REFUSE = "refuse"
+    """The policy is Never, and the image is not here for this pod (ErrImageNeverPull)."""
+
+
+def needs_lookup(pull_policy: str) -> bool:
+    """Whether the decision depends on what the node has: Always does not look."""
+    return pull_policy != ALWAYS
+
+
+def decide(pull_policy: str, *, present: bool, accessible: bool = True) -> ImageAction:
+    """Decide by policy.
+
+    ``accessible``: whether the pod may use the image that is present without showing the registry
+    its credentials. A present image that it may not use is treated like an absent one.
+    """
+    if pull_policy == ALWAYS:
+        return ImageAction.PULL
+    if present and accessible:
+        return ImageAction.USE
+    return ImageAction.REFUSE if pull_policy == NEVER else ImageAction.PULL

@@ -1,0 +1,109 @@
+"""The keyring: which credentials fit which image, in which order."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from kubeletpy.images.credentials import Credential, Keyring, find_credentials
+from kubeletpy.images.pull_secrets import (
+    MalformedPullSecret,
+    decode_pull_secret,
+    parse_docker_config,
+)
+
+
+def entry(name: str) -> dict[str, object]:
+    return {"username": name, "password": "p"}
+
+
+@pytest.mark.parametrize(
+    ("registry", "repository", "fits"),
+    [
+        ("https://index.docker.io/v1/", "docker.io/library/busybox", True),
+        ("docker.io", "docker.io/library/busybox", True),
+        ("docker.io/library", "docker.io/library/busybox", True),
+        ("docker.io/other", "docker.io/library/busybox", False),
+        ("reg.example.com", "reg.example.com/a/b", True),
+        ("http://reg.example.com/v2/", "reg.example.com/a/b", True),
+        ("reg.example.com", "reg.example.com:5000/a", False),
+        ("reg.example.com:5000", "reg.example.com:5000/a", True),
+        ("reg.example.com:5000", "reg.example.com/a", False),
+        ("*.example.com", "reg.example.com/a", True),
+        ("*.example.com", "a.reg.example.com/a", False),
+        ("*.*.example.com", "a.reg.example.com/a", True),
+        ("*", "reg.example.com/a", False),
+        ("reg.example.com/team", "reg.example.com/team/app", True),
+        ("reg.example.com/team", "reg.example.com/other/app", False),
+        ("127.0.0.1:5000", "127.0.0.1:5000/busybox", True),
+        ("", "reg.example.com/a", False),
+    ],
+)
+def test_match(registry: str, repository: str, fits: bool) -> None:
+    assert bool(Keyring([{registry: entry("u")}]).lookup(repository)) is fits
+
+
+def test_most_specific_first_and_pods_before_the_nodes() -> None:
+    pod = Keyring([{"r.io": entry("host"), "r.io/a/b": entry("deep")}, {"r.io/a": entry("mid")}])
+    node = Keyring([{"r.io/a/b/c": entry("node"), "r.io": entry("host")}])
+    found = find_credentials([pod, node], "r.io/a/b/c")
+    assert [c.username for c in found] == ["deep", "mid", "host", "node"]
+
+
+def test_forms_of_an_entry() -> None:
+    def one(value: object) -> list[Credential]:
+        return Keyring([{"r.io": value}]).lookup("r.io/x")
+
+    auth = base64.b64encode(b"me:se:cret").decode()
+    assert one({"auth": auth}) == [Credential("me", "se:cret")]
+    assert one({"auth": auth.rstrip("="), "username": "other"}) == [Credential("me", "se:cret")]
+    assert one({"identitytoken": "t"}) == [Credential("", "", "t")]
+    for nonsense in (None, 3, {}, {"auth": "%%"}, {"auth": "bm9jb2xvbg=="}, {"username": 5}):
+        assert one(nonsense) == []
+
+
+def test_whole_document_is_accepted() -> None:
+    assert Keyring([{"auths": {"r.io": entry("u")}}]).lookup("r.io/x")
+
+
+def test_nothing_secret_is_shown() -> None:
+    assert "hunter2" not in repr(Credential("me", "hunter2", "tok-hunter2"))
+
+
+def test_secret_formats() -> None:
+    auths = {"r.io": entry("u")}
+
+    def secret(kind: str, key: str, document: object) -> dict[str, object]:
+        data = base64.b64encode(json.dumps(document).encode()).decode()
+        return {"type": f"kubernetes.io/{kind}", "data": {key: data}}
+
+    modern = secret("dockerconfigjson", ".dockerconfigjson", {"auths": auths})
+    assert decode_pull_secret(modern) == auths
+    assert decode_pull_secret(secret("dockercfg", ".dockercfg", auths)) == auths
+    assert parse_docker_config(json.dumps({"auths": auths})) == auths
+    assert parse_docker_config(json.dumps(auths)) == auths
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {},
+        {"type": "Opaque", "data": {}},
+        {"type": "kubernetes.io/dockercfg"},
+        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": 5}},
+        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "%%%"}},
+        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "aHVudGVyMg=="}},
+        {"type": "kubernetes.io/dockercfg", "data": {".dockercfg": "WzFd"}},
+        {
+            "type": "kubernetes.io/dockerconfigjson",
+            "data": {".dockerconfigjson": base64.b64encode(b'{"auths": ["hunter2"]}').decode()},
+        },
+    ],
+)
+def test_malformed_secret_is_named_but_not_quoted(secret: dict[str, object]) -> None:
+    with pytest.raises(MalformedPullSecret) as caught:
+        decode_pull_secret(secret)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None

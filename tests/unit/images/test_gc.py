@@ -1,0 +1,159 @@
+"""Image garbage collection: what goes, in which order, and what people are told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.images.gc_selection import (
+    Disk,
+    ImageGCPolicy,
+    ImageRecord,
+    bytes_to_free,
+    eviction_order,
+    refresh,
+    too_old,
+    used_image_ids,
+)
+from kubeletpy.remote.errors import Internal
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.virtual_time import LoopClock, on_virtual_time
+
+
+def record(name: str, last_used: float = 0, detected: float = 0, **more: Any) -> ImageRecord:
+    return ImageRecord(name, more.pop("size", 10), more.pop("pinned", False), detected, last_used)
+
+
+def test_refresh_keeps_first_sight_and_forgets_what_is_gone() -> None:
+    known = {"a": record("a", 5, 1), "gone": record("gone")}
+    fresh = refresh(known, [record("a", 0, 9), record("b", 0, 9)], frozenset({"b"}), 10)
+    assert fresh == {"a": record("a", 5, 1), "b": record("b", 10, 9)}
+
+
+def test_order() -> None:
+    records = [record("a", 5), record("b", 3, 9), record("c", 3, 2), record("d", pinned=True)]
+    records.append(record("e", 1))
+    order = eviction_order({r.id: r for r in records}, frozenset({"e"}))
+    assert [r.id for r in order] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("available", "expected"), [(160, 0), (151, 49), (150, 50), (100, 100), (2000, 0)]
+)
+def test_bytes_to_free(available: int, expected: int) -> None:
+    assert bytes_to_free(Disk(1000, available), ImageGCPolicy()) == expected
+
+
+def test_age_counts_only_once_the_agent_is_that_old() -> None:
+    policy = ImageGCPolicy(max_age=100)
+    images = [record("a", 0), record("b", 950)]
+    assert too_old(images, policy, 1000, 900) == []
+    assert too_old(images, policy, 1000, 800) == images[:1]
+    assert too_old(images, ImageGCPolicy(), 1000, 0) == []
+
+
+def test_in_use_by_id_digest_or_tag() -> None:
+    images = [
+        cri.Image(id="1"),
+        cri.Image(id="2", repo_digests=["x@sha256:2"]),
+        cri.Image(id="3", repo_tags=["x:3"]),
+        cri.Image(id="4", repo_tags=["x:4"]),
+    ]
+    containers = [
+        cri.Container(image_id="1"),
+        cri.Container(image_ref="x@sha256:2"),
+        cri.Container(image=cri.ImageSpec(image="x:3")),
+    ]
+    assert used_image_ids(containers, images) == {"1", "2", "3"}
+
+
+@dataclass
+class Node:
+    images: FakeImages = field(default_factory=FakeImages)
+    events: Events = field(default_factory=Events)
+    counts: Counts = field(default_factory=Counts)
+    containers: list[cri.Container] = field(default_factory=list)
+    available: int = 100
+    capacity: int = 1000
+
+    async def list_containers(self, filter: object = None) -> list[cri.Container]:
+        return self.containers
+
+    def collector(self, **policy: Any) -> ImageGarbageCollector:
+        def statvfs(path: str) -> Any:
+            return SimpleNamespace(f_blocks=self.capacity, f_frsize=1, f_bavail=self.available)
+
+        return ImageGarbageCollector(
+            cast(Any, self.images),
+            cast(Any, self),
+            self.events,
+            LoopClock(),
+            self.counts,
+            node_name="n",
+            policy=ImageGCPolicy(**policy),
+            statvfs=statvfs,
+        )
+
+
+@on_virtual_time
+async def test_frees_down_to_the_low_threshold() -> None:
+    node = Node()
+    for name in ("a", "b", "c", "used"):
+        node.images.add(name, size=60)
+    node.containers = [cri.Container(image_id="sha256:used")]
+    collector = node.collector()
+    await collector.detect()
+    await asyncio.sleep(121)
+    assert await collector.collect() == 120
+    assert node.images.removed == ["sha256:a", "sha256:b"]
+    assert node.counts.collected == ["space", "space"]
+    assert node.events.seen == []
+
+
+@on_virtual_time
+async def test_young_images_stay_and_too_little_freed_is_told() -> None:
+    node = Node()
+    node.images.add("young", size=60)
+    collector = node.collector()
+    await collector.run()
+    assert node.images.removed == []
+    assert [seen.split(":")[0] for seen in node.events.seen] == ["Warning FreeDiskSpaceFailed"]
+    await collector.run()
+    assert node.events.seen[-1].startswith("Warning ImageGCFailed: Insufficient free disk space")
+
+
+@on_virtual_time
+async def test_age_and_off() -> None:
+    node = Node(available=900)
+    node.images.add("a")
+    collector = node.collector(max_age=1000)
+    await collector.run()
+    await asyncio.sleep(1001)
+    await collector.run()
+    assert node.counts.collected == ["age"]
+    assert node.collector(high_threshold_percent=100)._policy.off
+
+
+@on_virtual_time
+async def test_delete_unused_and_errors() -> None:
+    node = Node()
+    node.images.add("a")
+    collector = node.collector()
+    await collector.detect()
+    await asyncio.sleep(200)
+    node.images.remove_error = Internal("RemoveImage", "read-only")
+    with pytest.raises(Exception, match="read-only"):
+        await collector.delete_unused()
+    node.images.remove_error = None
+    assert await collector.delete_unused() == 1000
+    node.capacity = 0
+    await collector.run()
+    assert node.events.seen == [
+        "Warning InvalidDiskCapacity: invalid capacity 0 on image filesystem"
+    ]

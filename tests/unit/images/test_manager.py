@@ -1,0 +1,233 @@
+"""Ensuring an image: decision, pull, credentials, backoff, limits and what people are told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.images.errors import ImageError
+from kubeletpy.images.manager import ImageManager, LocalImage, PullSettings
+from kubeletpy.images.policy import ImageAction, decide
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.remote.errors import CRIError, Unavailable
+from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.virtual_time import LoopClock, on_virtual_time
+
+
+@dataclass
+class Secret:
+    docker_config: dict[str, object]
+    namespace: str = "default"
+    name: str = "s"
+    uid: str = "u"
+
+
+@dataclass
+class Node:
+    images: FakeImages = field(default_factory=FakeImages)
+    events: Events = field(default_factory=Events)
+    counts: Counts = field(default_factory=Counts)
+
+    def manager(self, **settings: Any) -> ImageManager:
+        return ImageManager(
+            cast(Any, self.images),
+            self.events,
+            LoopClock(),
+            self.counts,
+            settings=PullSettings(**settings),
+        )
+
+
+def pod(uid: str = "u1") -> Pod:
+    metadata = {"name": "p", "namespace": "d", "uid": uid, "annotations": {"a": "b", "bad": 5}}
+    return Pod(cast(Any, {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}))
+
+
+async def ensure(
+    manager: ImageManager, image: str, policy: str = "", secrets: Any = (), uid: str = "u1"
+) -> LocalImage:
+    container: Any = {"name": "c", "image": image}
+    if policy:
+        container["imagePullPolicy"] = policy
+    return await manager.ensure_image_exists(pod(uid), container, ContainerKind.REGULAR, secrets)
+
+
+async def failure(*args: Any, **kwargs: Any) -> ImageError:
+    with pytest.raises(ImageError) as caught:
+        await ensure(*args, **kwargs)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("policy", "present", "accessible", "expected"),
+    [
+        ("Always", True, True, ImageAction.PULL),
+        ("Always", False, True, ImageAction.PULL),
+        ("IfNotPresent", False, True, ImageAction.PULL),
+        ("IfNotPresent", True, True, ImageAction.USE),
+        ("IfNotPresent", True, False, ImageAction.PULL),
+        ("Never", False, True, ImageAction.REFUSE),
+        ("Never", True, True, ImageAction.USE),
+        ("Never", True, False, ImageAction.REFUSE),
+    ],
+)
+def test_policy(policy: str, present: bool, accessible: bool, expected: ImageAction) -> None:
+    assert decide(policy, present=present, accessible=accessible) is expected
+
+
+@on_virtual_time
+async def test_present_image_is_used() -> None:
+    node = Node()
+    node.images.add("busybox:1", username="nobody")
+    found = await ensure(node.manager(), "busybox:1")
+    assert found == LocalImage("sha256:busybox:1", None, "nobody")
+    assert node.events.seen == [
+        'Normal Pulled: Container image "busybox:1" already present on machine and can be accessed '
+        "by the pod"
+    ]
+    assert node.events.paths == ["spec.containers{c}"]
+    assert node.counts.requests == [("IfNotPresent", True, False)]
+    assert node.images.pulls == []
+
+
+@on_virtual_time
+async def test_pull_tells_how_long_it_took() -> None:
+    node = Node()
+    node.images.registry["r.io/a:latest"] = ""
+    node.images.pull_seconds = 1.5
+    assert (await ensure(node.manager(), "r.io/a")).ref == "sha256:r.io/a:latest"
+    assert node.events.seen == [
+        'Normal Pulling: Pulling image "r.io/a"',
+        'Normal Pulled: Successfully pulled image "r.io/a" in 1.5s (1.5s including waiting). '
+        "Image size: 1000 bytes.",
+    ]
+    assert node.counts.requests == [("Always", None, True)]
+    assert node.counts.pulled == [(pytest.approx(1.5), 1000)]
+
+
+@on_virtual_time
+async def test_never() -> None:
+    node = Node()
+    error = await failure(node.manager(), "x:1", "Never")
+    message = 'Container image "x:1" is not present with pull policy of Never'
+    assert (error.code, error.message) == ("ErrImageNeverPull", message)
+    assert node.events.seen == [f"Warning ErrImageNeverPull: {message}"]
+
+
+@on_virtual_time
+async def test_bad_name_and_failed_inspection() -> None:
+    node = Node()
+    error = await failure(node.manager(), "No:Good:Name")
+    assert error.code == "InvalidImageName"
+    assert error.message.startswith('Failed to apply default image tag "No:Good:Name": ')
+    node.images.inspect_error = Unavailable("ImageStatus", "gone")
+    error = await failure(node.manager(), "x:1")
+    assert (error.code, error.message) == ("ImageInspectError", 'Failed to inspect image "": gone')
+    assert [seen.split(":")[0] for seen in node.events.seen] == ["Warning InspectFailed"] * 2
+
+
+@on_virtual_time
+async def test_backoff_doubles_from_the_last_failure_and_quotes_it() -> None:
+    node = Node()
+    manager = node.manager()
+    error = await failure(manager, "x:1")
+    assert (error.code, error.message) == ("ErrImagePull", "x:1: not found")
+    assert node.events.seen[-1] == 'Warning Failed: Failed to pull image "x:1": x:1: not found'
+    for delay in (10, 20, 40, 80, 160, 300, 300):
+        await asyncio.sleep(delay - 0.001)
+        error = await failure(manager, "x:1")
+        assert error.code == "ImagePullBackOff"
+        assert error.message == 'Back-off pulling image "x:1": ErrImagePull: x:1: not found'
+        assert node.events.seen[-1] == 'Normal BackOff: Back-off pulling image "x:1"'
+        assert error.retry_at == pytest.approx(LoopClock().now() + 0.001)
+        await asyncio.sleep(0.001)
+        assert (await failure(manager, "x:1")).code == "ErrImagePull"
+    assert (await failure(manager, "x:1", uid="other")).code == "ErrImagePull"
+    await asyncio.sleep(601)
+    await failure(manager, "x:1")
+    await asyncio.sleep(10)
+    assert (await failure(manager, "x:1")).code == "ErrImagePull"
+
+
+@on_virtual_time
+async def test_runtimes_own_codes() -> None:
+    node = Node()
+    node.images.pull_error = CRIError("PullImage", "RegistryUnavailable: 503")
+    error = await failure(node.manager(), "x:1")
+    assert error.code == "RegistryUnavailable"
+    assert error.message == ("image pull failed for x:1 because the registry is unavailable: 503")
+    node.images.pull_error = CRIError("PullImage", "SignatureValidationFailed")
+    assert (await failure(node.manager(), "x:1")).code == "SignatureValidationFailed"
+
+
+@on_virtual_time
+async def test_credentials_in_turn_and_never_shown() -> None:
+    node = Node()
+    node.images.registry["r.io/a:1"] = "right"
+    wrong = Secret({"r.io/a": {"username": "w", "password": "hunter2"}})
+    right = Secret({"r.io": {"username": "me", "password": "right"}})
+    manager = node.manager()
+    assert (await ensure(manager, "r.io/a:1", secrets=[right, wrong])).ref
+    assert node.images.pulls == [("r.io/a:1", "w"), ("r.io/a:1", "me")]
+    error = await failure(manager, "r.io/a:1", "Always", secrets=[wrong])
+    assert error.code == "ErrImagePull"
+    assert "hunter2" not in error.message + " ".join(node.events.seen)
+    error = await failure(node.manager(), "r.io/a:1", "Always")
+    assert node.images.pulls[-1] == ("r.io/a:1", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "most", "seconds"),
+    [
+        ({"qps": 0}, 1, 6),
+        ({"qps": 0, "serialize": False}, 6, 1),
+        ({"qps": 0, "serialize": False, "max_parallel": 2}, 2, 3),
+    ],
+)
+def test_parallel_pulls(settings: dict[str, Any], most: int, seconds: float) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node = Node()
+        node.images.pull_seconds = 1
+        names = [f"r.io/{n}:1" for n in range(6)]
+        node.images.registry = dict.fromkeys(names, "")
+        manager = node.manager(**settings)
+        before = asyncio.get_running_loop().time()
+        await asyncio.gather(*(ensure(manager, name) for name in names))
+        assert asyncio.get_running_loop().time() - before == pytest.approx(seconds)
+        assert node.images.most_pulling == most
+        if most == 1:
+            assert "in 1s (6s including waiting)" in node.events.seen[-1]
+
+    scenario()
+
+
+@on_virtual_time
+async def test_too_many_pulls_a_second() -> None:
+    node = Node()
+    node.images.registry = {f"r.io/{n}:1": "" for n in range(4)}
+    manager = node.manager(qps=1, burst=2)
+    await ensure(manager, "r.io/0:1")
+    await ensure(manager, "r.io/1:1")
+    error = await failure(manager, "r.io/2:1")
+    assert (error.code, error.message) == ("ErrImagePull", "pull QPS exceeded")
+    await asyncio.sleep(1)
+    await ensure(manager, "r.io/3:1")
+
+
+@on_virtual_time
+async def test_cancelling_gives_the_place_back() -> None:
+    node = Node()
+    node.images.registry = {"a:1": "", "b:1": ""}
+    node.images.pull_seconds = 100
+    manager = node.manager()
+    first = asyncio.create_task(ensure(manager, "a:1"))
+    second = asyncio.create_task(ensure(manager, "b:1"))
+    await asyncio.sleep(1)
+    first.cancel()
+    await second
+    assert first.cancelled()
+    assert asyncio.get_running_loop().time() < 120
