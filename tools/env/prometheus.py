@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one endpoint, and promtool. Needs the Debian package prometheus."""
+"""A real Prometheus that scrapes one endpoint, and promtool (Debian package prometheus)."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Prometheus:
         )
 
     def remove(self) -> None:
-        """End it and remove its data."""
-        self._daemon.stop()
+        """End it and remove its data, so there is nothing to wait for."""
+        self._daemon.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def query(self, expression: str) -> list[dict[str, Any]]:

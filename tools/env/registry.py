@@ -67,11 +67,10 @@ class Registry:
         """Push an image as `repository` ("team/app:1"); returns the full name for a pod to use."""
         archive = write_archive(self.directory / "push.tar", image)
         name = f"{self.server}/{repository}"
-        # Old skopeo takes no more than one colon after oci-archive:, so the image goes by position.
         source = f"oci-archive:{archive}"
         login = ["--dest-creds", f"{self.user}:{self.password}"] if self.user else []
-        run("skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false", *login, source,
-            f"docker://{name}")  # fmt: skip
+        copy = ["skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false"]
+        run(*copy, *login, source, f"docker://{name}")
         archive.unlink()
         return name
 

@@ -6,10 +6,12 @@ on the machine is touched. For what an orderly stop could not do (a killed test,
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tools.env.process import CommandError, command_lines, kill_all, run
@@ -49,15 +51,11 @@ def remove_cgroup(name: str, kill: bool = False) -> list[Path]:
     """Remove a cgroup tree everywhere, with its processes if `kill`; returns what stayed."""
     trees = cgroups([name])
     if kill:
-        files = [p for tree in trees for p in tree.rglob("cgroup.procs")]
-        kill_all(sorted({int(pid) for file in files for pid in file.read_text().split()}))
+        kill_all(sorted({pid for tree in trees for pid in _processes(tree)}))
     for tree in trees:
-        folders = [tree, *(p for p in tree.rglob("*") if p.is_dir())]
-        for folder in sorted(folders, key=lambda p: len(p.parts), reverse=True):
-            try:
-                folder.rmdir()
-            except OSError:
-                continue
+        for folder, _, _ in os.walk(tree, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
     return [tree for tree in trees if tree.exists()]
 
 
@@ -142,6 +140,13 @@ def _shim_sockets(pids: Iterable[int]) -> list[Path]:
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     mine = [Path(row[7]) for row in rows if len(row) > 7 and f"socket:[{row[6]}]" in inodes]
     return [path for path in mine if path.is_relative_to("/run/containerd/s")]
+
+
+def _processes(tree: Path) -> Iterator[int]:
+    """The processes in a cgroup directory and below; what vanishes meanwhile is passed over."""
+    for folder, _, _ in os.walk(tree):
+        with contextlib.suppress(OSError):
+            yield from map(int, Path(folder, "cgroup.procs").read_text().split())
 
 
 def _results(network: str) -> list[Path]:

@@ -1,0 +1,165 @@
+"""What integration tests stand on: real containerds, kubectls, registries, Prometheus.
+
+Session fixtures start each thing once per test process (also under xdist: all of it can exist
+several times side by side); function fixtures hand it out clean and take back what a test left.
+A machine that cannot run them fails the tests: nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.env import debian
+from tools.env.containerd import Containerd, programs
+from tools.env.cri import RawRuntime
+from tools.env.kubectl import Kubectl, kubectl
+from tools.env.prometheus import Prometheus
+from tools.env.registry import Registry
+from tools.env.sweep import remove_cgroup
+
+NEEDED = (
+    "runc",
+    "containerd",
+    "containernetworking-plugins",
+    "iptables",
+    "busybox-static",
+    "docker-registry",
+    "skopeo",
+    "apache2-utils",
+    "prometheus",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine() -> None:
+    """Fail at once, with what to do, where these tests cannot run."""
+    if os.geteuid() != 0:
+        pytest.exit("integration tests start containers: run them as root", returncode=3)
+    missing = debian.missing(NEEDED)
+    if missing:
+        pytest.exit(f"integration tests need packages: apt-get install {' '.join(missing)}", 3)
+
+
+@pytest.fixture(scope="session")
+def session_dir() -> Iterator[Path]:
+    """A directory of this test process, with a path short enough for sockets."""
+    path = Path(tempfile.mkdtemp(prefix="kpt-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def work_dir() -> Iterator[Path]:
+    """An empty directory for one test, with a path short enough for sockets."""
+    path = Path(tempfile.mkdtemp(prefix="kpw-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def cgroup_root() -> Iterator[str]:
+    """A cgroup of this test's own ("/kpt-…"), for `cgroupRoot`; removed after the test's pods."""
+    name = f"/kpt-{os.getpid()}-{os.urandom(3).hex()}"
+    yield name
+    assert remove_cgroup(name, kill=True) == []
+
+
+@pytest.fixture(scope="session")
+def session_containerd16(session_dir: Path) -> Iterator[Containerd]:
+    """The containerd 1.x that lives as long as the test process; tests use `containerd16`."""
+    yield from _session(session_dir / "c1", 1)
+
+
+@pytest.fixture(scope="session")
+def session_containerd2(session_dir: Path) -> Iterator[Containerd]:
+    """The containerd 2.x that lives as long as the test process; tests use `containerd2`."""
+    yield from _session(session_dir / "c2", 2)
+
+
+@pytest.fixture
+def containerd16(cgroup_root: str, session_containerd16: Containerd) -> Iterator[Containerd]:
+    """A containerd 1.x without pods, with the pause and busybox images."""
+    yield session_containerd16
+    _take_back(session_containerd16)
+
+
+@pytest.fixture
+def containerd2(cgroup_root: str, session_containerd2: Containerd) -> Iterator[Containerd]:
+    """A containerd 2.x without pods, with the pause and busybox images."""
+    yield session_containerd2
+    _take_back(session_containerd2)
+
+
+@pytest.fixture(params=["containerd16", "containerd2"])
+def containerd(request: pytest.FixtureRequest) -> Containerd:
+    """Each of the two containerds in turn."""
+    instance: Containerd = request.getfixturevalue(request.param)
+    return instance
+
+
+@pytest.fixture(scope="session")
+def kubectl_versions() -> dict[str, Kubectl]:
+    """kubectl at both ends of the supported range: "old" (v1.20) and "new" (v1.36)."""
+    return {name: kubectl(name) for name in ("old", "new")}
+
+
+@pytest.fixture(params=["old", "new"], ids=["kubectl-old", "kubectl-new"])
+def each_kubectl(request: pytest.FixtureRequest, kubectl_versions: dict[str, Kubectl]) -> Kubectl:
+    """Each of the two kubectls in turn."""
+    return kubectl_versions[request.param]
+
+
+@pytest.fixture(scope="session")
+def registry(session_dir: Path) -> Iterator[Registry]:
+    """A registry that wants `user` and `password`; pulls need `Containerd.trust(server)`."""
+    instance = Registry(session_dir / "registry", authenticated=True)
+    instance.start()
+    yield instance
+    instance.remove()
+
+
+@pytest.fixture(scope="session")
+def open_registry(session_dir: Path) -> Iterator[Registry]:
+    """A registry that asks for nothing; pulls need `Containerd.trust(server)`."""
+    instance = Registry(session_dir / "open-registry", authenticated=False)
+    instance.start()
+    yield instance
+    instance.remove()
+
+
+@pytest.fixture
+def prometheus(work_dir: Path) -> Iterator[Callable[[str], Prometheus]]:
+    """Call it with "127.0.0.1:PORT": a Prometheus that scrapes that address each second."""
+    started: list[Prometheus] = []
+
+    def start(target: str) -> Prometheus:
+        instance = Prometheus(work_dir / f"prometheus{len(started)}", target)
+        started.append(instance)
+        instance.start()
+        return instance
+
+    yield start
+    for instance in started:
+        instance.remove()
+
+
+def _session(directory: Path, generation: int) -> Iterator[Containerd]:
+    instance = Containerd(directory, programs(generation))
+    instance.start()
+    instance.import_images()
+    yield instance
+    assert instance.remove() == []
+
+
+def _take_back(instance: Containerd) -> None:
+    """Bring a containerd back to life if a test killed or stopped it, and remove its pods."""
+    instance.resume()
+    instance.start()
+    with RawRuntime(instance.socket) as raw:
+        raw.remove_all()
