@@ -1,0 +1,177 @@
+"""Making one CRI call: deadline, typed errors, metrics. What the calls mean is the client's matter.
+
+The stubs are made from the descriptor's services. Must never log or raise a request's content:
+pull requests carry credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from kubeletpy.remote.connection import Connection
+from kubeletpy.remote.errors import (
+    Cancelled,
+    Code,
+    CRIError,
+    InvalidArgument,
+    InvalidResponse,
+    error_for,
+    scrub,
+)
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.operations import OPERATIONS
+from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT, deadline_for
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class CallMetrics(Protocol):
+    """Where calls are counted."""
+
+    def call_done(self, operation: str, seconds: float, failed: bool) -> None:
+        """A call ended; ``operation`` is the kubelet's operation_type."""
+        ...
+
+    def sandbox_done(self, runtime_handler: str, seconds: float, failed: bool) -> None:
+        """A RunPodSandbox ended."""
+        ...
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def call_done(self, operation: str, seconds: float, failed: bool) -> None:
+        """Ignored."""
+
+    def sandbox_done(self, runtime_handler: str, seconds: float, failed: bool) -> None:
+        """Ignored."""
+
+
+class Calls:
+    """The calls of one service ("RuntimeService", "ImageService") over one connection.
+
+    ``request_timeout`` is runtimeRequestTimeout in seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        service: str,
+        metrics: CallMetrics,
+        request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
+    ) -> None:
+        self.connection = connection
+        self.request_timeout = request_timeout
+        self._metrics = metrics
+        self._stubs = _stubs(connection.channel, service)
+
+    async def unary(
+        self,
+        method: str,
+        request: Message,
+        answer: type[Answer],
+        *,
+        own: float = 0.0,
+        target: str = "",
+        check: Callable[[Answer], str] | None = None,
+        secrets: Iterable[str] = (),
+    ) -> Answer:
+        """Call ``method`` and return its answer, of class ``answer``.
+
+        ``own`` is the time in seconds that the request itself carries (timeouts.deadline_for);
+        ``target`` names in errors what the call is about; ``check`` returns what is wrong with an
+        answer, which then is an InvalidResponse; ``secrets`` are kept out of errors. Raises
+        CRIError.
+        """
+        if own < 0:
+            raise InvalidArgument(method, f"negative timeout {own:g} s", target=target)
+        timeout = deadline_for(method, self.request_timeout, own=own)
+        with self._counted(method):
+            self._must_be_open(method, target)
+            try:
+                response = await self._stubs[method](request, timeout=timeout)
+            except grpc.aio.AioRpcError as error:
+                raise _typed(error, method, target, secrets) from None
+            except asyncio.CancelledError:
+                raise self._unless_ours(method, target) from None
+            assert isinstance(response, answer)
+            problem = check(response) if check else ""
+            if problem:
+                raise InvalidResponse(method, problem, target=target)
+            return response
+
+    async def stream(
+        self, method: str, request: Message, answer: type[Answer]
+    ) -> AsyncIterator[Answer]:
+        """Call ``method`` and yield its answers as they come. Raises CRIError."""
+        timeout = deadline_for(method, self.request_timeout)
+        with self._counted(method):
+            self._must_be_open(method, "")
+            call = self._stubs[method](request, timeout=timeout)
+            try:
+                async for response in call:
+                    assert isinstance(response, answer)
+                    yield response
+            except grpc.aio.AioRpcError as error:
+                raise _typed(error, method, "", ()) from None
+            except asyncio.CancelledError:
+                raise self._unless_ours(method, "") from None
+            finally:
+                call.cancel()
+
+    def _must_be_open(self, method: str, target: str) -> None:
+        """Raises Cancelled when the connection is closed (gRPC's own error is a bare Exception)."""
+        if self.connection.closed:
+            raise Cancelled(method, "the connection is closed", target=target)
+
+    def _unless_ours(self, method: str, target: str) -> BaseException:
+        """What a cancelled wait means: our task's cancellation, or a channel closed under it."""
+        task = asyncio.current_task()
+        if self.connection.closed and not (task and task.cancelling()):
+            return Cancelled(method, "the connection was closed", target=target)
+        return asyncio.CancelledError()
+
+    @contextmanager
+    def _counted(self, method: str) -> Iterator[None]:
+        """Count the call whichever way it ends; a consumer leaving a stream is no failure."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        failed = True
+        try:
+            yield
+            failed = False
+        except GeneratorExit:
+            failed = False
+            raise
+        finally:
+            self._metrics.call_done(OPERATIONS[method], loop.time() - start, failed)
+
+
+def _typed(
+    error: grpc.aio.AioRpcError, method: str, target: str, secrets: Iterable[str]
+) -> CRIError:
+    """gRPC's error as one of ours, without the secrets."""
+    details = scrub(error.details() or "", secrets)
+    return error_for(Code[error.code().name], method, details, target=target)
+
+
+def _stubs(channel: grpc.aio.Channel, service: str) -> dict[str, Any]:
+    """A callable for each method of a service of the CRI."""
+    descriptor = cri.DESCRIPTOR.services_by_name[service]
+    stubs: dict[str, Any] = {}
+    for method in descriptor.methods:
+        make = channel.unary_stream if method.server_streaming else channel.unary_unary
+        stubs[method.name] = make(
+            f"/{descriptor.full_name}/{method.name}",
+            request_serializer=GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+    return stubs

@@ -1,0 +1,160 @@
+"""The CRI client: both services of a runtime over gRPC, as one object.
+
+It makes calls and says how they went. Must never retry, cache or decide: the rooms that use it do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kubeletpy.remote import verify
+from kubeletpy.remote.calls import CallMetrics, Calls, NoMetrics
+from kubeletpy.remote.connection import Connection, Listener
+from kubeletpy.remote.containers import RemoteContainers
+from kubeletpy.remote.endpoint import dial_target
+from kubeletpy.remote.errors import CRIError, IncompatibleRuntime, Unavailable, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.images import RemoteImageService
+from kubeletpy.remote.sandboxes import RemoteSandboxes
+from kubeletpy.remote.stats import RemoteStats
+from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT
+
+log = logging.getLogger(__name__)
+
+ASKED_VERSION = "0.1.0"
+"""What the kubelet says in VersionRequest since CRI began; runtimes ignore it."""
+
+
+class RemoteRuntime(RemoteSandboxes, RemoteContainers, RemoteStats, RemoteImageService):
+    """remote.protocol.RuntimeService and ImageService of the runtime behind a unix socket.
+
+    Make it inside a running event loop; it dials at once, in the background. ``connect`` waits
+    for the runtime and checks that it speaks CRI v1; ``close`` ends it. ``image_endpoint`` is the
+    socket of the image service where that is another process. ``request_timeout`` is
+    runtimeRequestTimeout in seconds. Raises EndpointError for an endpoint that cannot be one.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        image_endpoint: str = "",
+        request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
+        metrics: CallMetrics | None = None,
+    ) -> None:
+        apart = bool(image_endpoint) and dial_target(image_endpoint) != dial_target(endpoint)
+        metrics = metrics or NoMetrics()
+        self.connection = Connection(endpoint)
+        self.image_connection = Connection(image_endpoint) if apart else self.connection
+        self._calls = Calls(self.connection, "RuntimeService", metrics, request_timeout)
+        images = Calls(self.image_connection, "ImageService", metrics, request_timeout)
+        RemoteSandboxes.__init__(self, self._calls, metrics)
+        RemoteImageService.__init__(self, images)
+
+    @property
+    def ready(self) -> bool:
+        """Whether both endpoints are connected now."""
+        return self.connection.ready and self.image_connection.ready
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have ``listener`` called when the runtime's endpoint is lost (False) or back (True)."""
+        self.connection.add_listener(listener)
+
+    async def wait_ready(self) -> None:
+        """Return when both endpoints are connected, at once if they are."""
+        await self.connection.wait_ready()
+        await self.image_connection.wait_ready()
+
+    async def wait_lost(self) -> None:
+        """Return when the runtime's endpoint is not connected, at once if it is not."""
+        await self.connection.wait_lost()
+
+    async def connect(self, timeout: float | None = None) -> cri.VersionResponse:
+        """Wait for the runtime and see that both services speak CRI v1; what the runtime is.
+
+        ``timeout`` in seconds, by default the request timeout. Raises Unavailable when nobody
+        listens by then, IncompatibleRuntime when somebody else does, CRIError for all else.
+        """
+        for connection in (self.connection, self.image_connection):
+            await _wait_for(connection, timeout or self._calls.request_timeout)
+        try:
+            answer = await self.version()
+        except Unimplemented as error:
+            raise _foreign(self.connection, "RuntimeService", error) from error
+        if answer.runtime_api_version != verify.API_VERSION:
+            raise IncompatibleRuntime(
+                "Version",
+                f"{answer.runtime_name} {answer.runtime_version} speaks CRI "
+                f"{answer.runtime_api_version}, we speak {verify.API_VERSION}: upgrade the runtime",
+                target=self.connection.endpoint,
+            )
+        try:
+            await self.image_fs_info()
+        except Unimplemented as error:
+            raise _foreign(self.image_connection, "ImageService", error) from error
+        except CRIError as error:
+            # The service is there; that it cannot measure its disk yet is no reason not to start.
+            log.warning("image filesystem unknown", extra={"error": str(error)})
+        return answer
+
+    async def version(self) -> cri.VersionResponse:
+        """See protocol."""
+        return await self._calls.unary(
+            "Version",
+            cri.VersionRequest(version=ASKED_VERSION),
+            cri.VersionResponse,
+            check=verify.wrong_version,
+        )
+
+    async def status(self, verbose: bool = False) -> cri.StatusResponse:
+        """See protocol."""
+        return await self._calls.unary(
+            "Status",
+            cri.StatusRequest(verbose=verbose),
+            cri.StatusResponse,
+            check=verify.wrong_status,
+        )
+
+    async def update_runtime_config(self, runtime_config: cri.RuntimeConfig) -> None:
+        """See protocol."""
+        await self._calls.unary(
+            "UpdateRuntimeConfig",
+            cri.UpdateRuntimeConfigRequest(runtime_config=runtime_config),
+            cri.UpdateRuntimeConfigResponse,
+        )
+
+    async def runtime_config(self) -> cri.RuntimeConfigResponse:
+        """See protocol."""
+        return await self._calls.unary(
+            "RuntimeConfig", cri.RuntimeConfigRequest(), cri.RuntimeConfigResponse
+        )
+
+    async def close(self) -> None:
+        """Close both connections; calls under way end with Cancelled. Idempotent."""
+        await self.connection.close()
+        await self.image_connection.close()
+
+
+async def _wait_for(connection: Connection, timeout: float) -> None:
+    """Wait until somebody listens at an endpoint. Raises Unavailable after ``timeout`` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            await connection.wait_ready()
+    except TimeoutError:
+        raise Unavailable(
+            "Version",
+            f"no container runtime answers after {timeout:g} s: is it running, and is this its "
+            "socket?",
+            target=connection.endpoint,
+        ) from None
+
+
+def _foreign(connection: Connection, service: str, error: CRIError) -> IncompatibleRuntime:
+    """The error for a listener that has no such service."""
+    return IncompatibleRuntime(
+        error.method,
+        f"it does not offer runtime.v1.{service} ({error.details}): is this a CRI v1 runtime, and "
+        "is its CRI plugin enabled?",
+        target=connection.endpoint,
+    )

@@ -1,0 +1,113 @@
+"""One gRPC channel to a runtime's socket, and whether somebody is at the other end.
+
+The channel reconnects by itself, with backoff. A watcher follows its state, so that the loss of
+the runtime is known when it happens and not at the next call. Must never retry a call: what a
+lost call has done is for the caller to find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc
+import grpc.aio
+
+from kubeletpy.remote.endpoint import dial_target
+
+log = logging.getLogger(__name__)
+
+MAX_RECEIVE = 16 * 1024 * 1024
+"""Bytes of the largest answer we accept."""
+
+OPTIONS: tuple[tuple[str, int | str], ...] = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", MAX_RECEIVE),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+    # Core reads "min" as the time that one attempt to connect may take.
+    ("grpc.min_reconnect_backoff_ms", 5000),
+    # One subchannel per channel: two agents of one process must not share backoff and state.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    # Never drop an idle connection: its end is how we learn that the runtime went away.
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    # Only the caller knows whether a call may be made twice.
+    ("grpc.enable_retries", 0),
+)
+
+Listener = Callable[[bool], None]
+"""Called with True when the runtime is (again) reachable, with False when it is lost."""
+
+
+class Connection:
+    """A channel to one endpoint. Make it inside a running event loop; ``close`` it there.
+
+    Raises EndpointError for an endpoint that cannot be one.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.channel = grpc.aio.insecure_channel(dial_target(endpoint), options=list(OPTIONS))
+        self.closed = False
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._lost.set()
+        self._was_ready = False
+        self._listeners: list[Listener] = []
+        self._watcher = asyncio.create_task(self._watch(), name=f"cri connection {endpoint}")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the runtime is connected now."""
+        return self._ready.is_set()
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have ``listener`` called at every change from now on; it must not block or raise."""
+        self._listeners.append(listener)
+
+    async def wait_ready(self) -> None:
+        """Return when the runtime is connected, at once if it is."""
+        await self._ready.wait()
+
+    async def wait_lost(self) -> None:
+        """Return when the runtime is not connected, at once if it is not."""
+        await self._lost.wait()
+
+    async def close(self) -> None:
+        """Close the channel; calls under way end with Cancelled. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        self._watcher.cancel()
+        await asyncio.gather(self._watcher, return_exceptions=True)
+        await self.channel.close(None)
+        self._publish(False)
+
+    async def _watch(self) -> None:
+        """Follow the channel's state, and keep it trying to connect."""
+        while True:
+            state = self.channel.get_state(try_to_connect=True)
+            if state is grpc.ChannelConnectivity.SHUTDOWN:
+                return
+            self._publish(state is grpc.ChannelConnectivity.READY)
+            await self.channel.wait_for_state_change(state)
+
+    def _publish(self, ready: bool) -> None:
+        if ready == self._ready.is_set():
+            return
+        extra = {"endpoint": self.endpoint}
+        if ready:
+            self._lost.clear()
+            self._ready.set()
+            if self._was_ready:
+                log.info("container runtime is back", extra=extra)
+            self._was_ready = True
+        else:
+            self._ready.clear()
+            self._lost.set()
+            if not self.closed:
+                log.warning("container runtime lost, reconnecting", extra=extra)
+        for listener in self._listeners:
+            listener(ready)

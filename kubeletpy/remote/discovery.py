@@ -1,0 +1,37 @@
+"""Asking a runtime at start how it is set up. Must never hold up the start for long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubeletpy.remote.errors import CRIError, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+
+TRIES = 3
+PAUSE = 2.0
+"""Seconds between two tries."""
+
+
+async def cgroup_driver(runtime: RuntimeService) -> str | None:
+    """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it cannot tell.
+
+    A runtime without the call (containerd before 2.0) or without a Linux answer cannot tell: then
+    KubeletConfiguration's cgroupDriver stands. Other failures are tried TRIES times (as the
+    kubelet does); raises the last CRIError.
+    """
+    tries = 0
+    while True:
+        try:
+            answer = await runtime.runtime_config()
+            break
+        except Unimplemented:
+            return None
+        except CRIError:
+            tries += 1
+            if tries == TRIES:
+                raise
+        await asyncio.sleep(PAUSE)
+    if not answer.HasField("linux"):
+        return None
+    return "systemd" if answer.linux.cgroup_driver == cri.CgroupDriver.SYSTEMD else "cgroupfs"

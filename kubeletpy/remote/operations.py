@@ -1,0 +1,50 @@
+"""What the kubelet's metrics call each CRI call. Must never do more than name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OPERATIONS: Final = {
+    "Version": "version",
+    "Status": "status",
+    "CreateContainer": "create_container",
+    "StartContainer": "start_container",
+    "StopContainer": "stop_container",
+    "RemoveContainer": "remove_container",
+    "ListContainers": "list_containers",
+    "StreamContainers": "list_containers",
+    "ContainerStatus": "container_status",
+    "UpdateContainerResources": "update_container",
+    "ReopenContainerLog": "reopen_container_log",
+    "ExecSync": "exec_sync",
+    "Exec": "exec",
+    "Attach": "attach",
+    "RunPodSandbox": "run_podsandbox",
+    "StopPodSandbox": "stop_podsandbox",
+    "RemovePodSandbox": "remove_podsandbox",
+    "PodSandboxStatus": "podsandbox_status",
+    "ListPodSandbox": "list_podsandbox",
+    "StreamPodSandboxes": "list_podsandbox",
+    "UpdatePodSandboxResources": "update_podsandbox_resources",
+    "ContainerStats": "container_stats",
+    "ListContainerStats": "list_container_stats",
+    "StreamContainerStats": "list_container_stats",
+    "PodSandboxStats": "podsandbox_stats",
+    "ListPodSandboxStats": "list_podsandbox_stats",
+    "StreamPodSandboxStats": "list_podsandbox_stats",
+    "PortForward": "port_forward",
+    "UpdateRuntimeConfig": "update_runtime_config",
+    "CheckpointContainer": "checkpoint_container",
+    "GetContainerEvents": "get_container_events",
+    "ListMetricDescriptors": "list_metric_descriptors",
+    "ListPodSandboxMetrics": "list_podsandbox_metrics",
+    "StreamPodSandboxMetrics": "list_podsandbox_metrics",
+    "RuntimeConfig": "runtime_config",
+    "ListImages": "list_images",
+    "StreamImages": "list_images",
+    "ImageStatus": "image_status",
+    "PullImage": "pull_image",
+    "RemoveImage": "remove_image",
+    "ImageFsInfo": "image_fs_info",
+}
+"""The kubelet's operation_type of each call. The Stream calls count as the lists they replace."""

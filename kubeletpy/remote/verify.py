@@ -1,0 +1,74 @@
+"""Is a runtime's answer one that can be believed? Pure checks; each returns what is wrong, or "".
+
+The runtime is not trusted: an empty id or a status without metadata would have the agent act on
+the wrong container. Must never repair an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeletpy.remote.generated import api_pb2 as cri
+
+API_VERSION = "v1"
+"""The CRI version we speak, as runtimes name it in ``runtime_api_version``."""
+
+
+def unset(message: object, *fields: str) -> str:
+    """Names those of ``fields`` that are empty in ``message``."""
+    missing = [name for name in fields if not getattr(message, name)]
+    return f"{', '.join(missing)} not set" if missing else ""
+
+
+def wrong_version(answer: cri.VersionResponse) -> str:
+    """A VersionResponse must fill all its fields."""
+    return unset(answer, "version", "runtime_name", "runtime_version", "runtime_api_version")
+
+
+def wrong_sandbox_status(answer: cri.PodSandboxStatusResponse) -> str:
+    """A sandbox status must say which sandbox of which pod it is about."""
+    if not answer.HasField("status"):
+        return "status not set"
+    status = answer.status
+    problem = unset(status, "id", "created_at")
+    if not problem and not status.HasField("metadata"):
+        problem = "metadata not set"
+    return problem or unset(status.metadata, "name", "namespace", "uid")
+
+
+def wrong_container_status(answer: cri.ContainerStatusResponse) -> str:
+    """A container status must say which container it is about, and of which image."""
+    if not answer.HasField("status"):
+        return "status not set"
+    status = answer.status
+    problem = unset(status, "id", "created_at", "image_ref")
+    if not problem and not status.HasField("metadata"):
+        problem = "metadata not set"
+    return problem or unset(status.metadata, "name") or unset(status.image, "image")
+
+
+def wrong_status(answer: cri.StatusResponse) -> str:
+    """A runtime status must hold both conditions that the node's Ready follows."""
+    have = {condition.type for condition in answer.status.conditions}
+    missing = [name for name in ("RuntimeReady", "NetworkReady") if name not in have]
+    return f"condition {' and '.join(missing)} not set" if missing else ""
+
+
+def wrong_image_status(answer: cri.ImageStatusResponse) -> str:
+    """No image is an answer; an image without id or size is not."""
+    return unset(answer.image, "id", "size") if answer.HasField("image") else ""
+
+
+def believable_sandboxes(items: Iterable[cri.PodSandbox]) -> list[cri.PodSandbox]:
+    """The sandboxes of a list that say which they are."""
+    return [item for item in items if item.id and item.HasField("metadata")]
+
+
+def believable_containers(items: Iterable[cri.Container]) -> list[cri.Container]:
+    """The containers of a list that say which they are and where."""
+    return [item for item in items if item.id and item.pod_sandbox_id and item.HasField("metadata")]
+
+
+def believable_images(items: Iterable[cri.Image]) -> list[cri.Image]:
+    """The images of a list that say which they are."""
+    return [item for item in items if item.id]

@@ -1,0 +1,189 @@
+"""Deadlines, endpoints, errors and what is believed: the pure parts of the CRI client."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.remote import errors, verify
+from kubeletpy.remote.endpoint import EndpointError, dial_target, socket_path
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.images import secrets_of
+from kubeletpy.remote.timeouts import deadline_for
+
+
+@pytest.mark.parametrize(
+    ("method", "own", "seconds"),
+    [
+        ("Version", 0, 120),
+        ("Status", 0, 120),
+        ("RunPodSandbox", 0, 240),
+        ("StopPodSandbox", 0, 120),
+        ("RemovePodSandbox", 0, 120),
+        ("CreateContainer", 0, 120),
+        ("StopContainer", 0, 120),
+        ("StopContainer", 30, 150),
+        ("ExecSync", 1.5, 121.5),
+        ("ExecSync", 0, None),
+        ("PullImage", 0, None),
+        ("GetContainerEvents", 0, None),
+        ("StreamImages", 0, 120),
+        ("CheckpointContainer", 0, 120),
+        ("CheckpointContainer", 60, 120),
+        ("CheckpointContainer", 300, 300),
+    ],
+)
+def test_deadline(method: str, own: float, seconds: float | None) -> None:
+    assert deadline_for(method, 120, own=own) == seconds
+
+
+def test_negative_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="StopContainer: negative timeout -1 s"):
+        deadline_for("StopContainer", 120, own=-1)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "target"),
+    [
+        ("unix:///run/containerd/containerd.sock", "unix:/run/containerd/containerd.sock"),
+        ("unix:/run/crio.sock", "unix:/run/crio.sock"),
+        ("/run/crio.sock", "unix:/run/crio.sock"),
+        ("/run/a b%.sock", "unix:/run/a%20b%25.sock"),
+        ("unix:///run/a%20b.sock", "unix:/run/a%20b.sock"),
+    ],
+)
+def test_dial_target(endpoint: str, target: str) -> None:
+    assert dial_target(endpoint) == target
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("tcp://127.0.0.1:1234", "tcp: is not supported"),
+        ("npipe:////./pipe/containerd", "npipe: is not supported"),
+        ("unix://run/containerd.sock", "third slash"),
+        ("containerd.sock", "absolute path"),
+        ("", "absolute path"),
+        ("/run/" + "x" * 120, "longer than the 107 bytes"),
+    ],
+)
+def test_bad_endpoint(endpoint: str, words: str) -> None:
+    with pytest.raises(EndpointError, match=words):
+        socket_path(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (errors.Code.NOT_FOUND, errors.NotFound),
+        (errors.Code.ALREADY_EXISTS, errors.AlreadyExists),
+        (errors.Code.DEADLINE_EXCEEDED, errors.DeadlineExceeded),
+        (errors.Code.UNAVAILABLE, errors.Unavailable),
+        (errors.Code.UNIMPLEMENTED, errors.Unimplemented),
+        (errors.Code.RESOURCE_EXHAUSTED, errors.ResourceExhausted),
+        (errors.Code.INVALID_ARGUMENT, errors.InvalidArgument),
+        (errors.Code.INTERNAL, errors.Internal),
+        (errors.Code.UNKNOWN, errors.CRIError),
+        (errors.Code.DATA_LOSS, errors.CRIError),
+    ],
+)
+def test_error_of_a_code(code: errors.Code, kind: type[errors.CRIError]) -> None:
+    error = errors.error_for(code, "StartContainer", "so it is", target="abc")
+    assert type(error) is kind
+    assert error.code is code
+    assert str(error) == f"StartContainer abc: so it is ({code})"
+
+
+def test_error_without_words_names_the_code() -> None:
+    assert str(errors.NotFound("ContainerStatus")) == "ContainerStatus: NOT_FOUND (NOT_FOUND)"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("GET https://joe:hunter2@reg.io/v2/: 401", "GET https://reg.io/v2/: 401"),
+        ("Basic am9l c3ecr3t refused", "Basic am9l [redacted] refused"),
+        ("a\x1b[31m\x00red\nline\ttab", "a[31mred\nline\ttab"),
+        ("x" * 5000, "x" * 4095 + "…"),
+    ],
+)
+def test_scrub(said: str, shown: str) -> None:
+    assert errors.scrub(said, ["", "c3ecr3t"]) == shown
+
+
+def test_secrets_of_a_credential() -> None:
+    auth = cri.AuthConfig(username="joe", password="p", auth="am9lOmh1bnRlcjI=", registry_token="t")
+    assert set(secrets_of(auth)) - {""} == {"p", "am9lOmh1bnRlcjI=", "hunter2", "t"}
+    assert secrets_of(None) == ()
+    assert "not base64!" in secrets_of(cri.AuthConfig(auth="not base64!"))
+
+
+SANDBOX = cri.PodSandboxStatus(
+    id="s", created_at=1, metadata=cri.PodSandboxMetadata(name="p", namespace="n", uid="u")
+)
+CONTAINER = cri.ContainerStatus(
+    id="c",
+    created_at=1,
+    image_ref="r",
+    image=cri.ImageSpec(image="i"),
+    metadata=cri.ContainerMetadata(name="c"),
+)
+
+
+@pytest.mark.parametrize(
+    ("without", "problem"),
+    [
+        ("", ""),
+        ("id", "id not set"),
+        ("created_at", "created_at not set"),
+        ("metadata", "metadata not set"),
+    ],
+)
+def test_sandbox_status(without: str, problem: str) -> None:
+    status = cri.PodSandboxStatus.FromString(SANDBOX.SerializeToString())
+    if without:
+        status.ClearField(without)
+    assert verify.wrong_sandbox_status(cri.PodSandboxStatusResponse(status=status)) == problem
+
+
+@pytest.mark.parametrize(
+    ("without", "problem"),
+    [
+        ("", ""),
+        ("id", "id not set"),
+        ("image_ref", "image_ref not set"),
+        ("metadata", "metadata not set"),
+        ("image", "image not set"),
+    ],
+)
+def test_container_status(without: str, problem: str) -> None:
+    status = cri.ContainerStatus.FromString(CONTAINER.SerializeToString())
+    if without:
+        status.ClearField(without)
+    assert verify.wrong_container_status(cri.ContainerStatusResponse(status=status)) == problem
+
+
+def test_nothing_is_not_a_status() -> None:
+    assert verify.wrong_sandbox_status(cri.PodSandboxStatusResponse()) == "status not set"
+    assert verify.wrong_container_status(cri.ContainerStatusResponse()) == "status not set"
+
+
+def test_pod_without_a_name() -> None:
+    status = cri.PodSandboxStatus(id="s", created_at=1, metadata=cri.PodSandboxMetadata(name="p"))
+    answer = cri.PodSandboxStatusResponse(status=status)
+    assert verify.wrong_sandbox_status(answer) == "namespace, uid not set"
+
+
+def test_runtime_status_needs_both_conditions() -> None:
+    answer = cri.StatusResponse(
+        status=cri.RuntimeStatus(conditions=[cri.RuntimeCondition(type="RuntimeReady")])
+    )
+    assert verify.wrong_status(answer) == "condition NetworkReady not set"
+
+
+def test_one_nameless_entry_does_not_spoil_a_list() -> None:
+    good = cri.Container(id="c", pod_sandbox_id="s", metadata=cri.ContainerMetadata(name="c"))
+    nowhere = cri.Container(id="d", metadata=cri.ContainerMetadata(name="c"))
+    assert verify.believable_containers([cri.Container(), good, nowhere]) == [good]
+    sandbox = cri.PodSandbox(id="s", metadata=cri.PodSandboxMetadata(name="p"))
+    assert verify.believable_sandboxes([sandbox, cri.PodSandbox(id="t")]) == [sandbox]
+    assert verify.believable_images([cri.Image(), cri.Image(id="i")]) == [cri.Image(id="i")]
