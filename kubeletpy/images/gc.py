@@ -50,7 +50,7 @@ class ImageGarbageCollector:
         metrics: ImageMetrics,
         *,
         node_name: str,
-        policy: ImageGCPolicy = ImageGCPolicy(),
+        policy: ImageGCPolicy | None = None,
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
     ) -> None:
         self._images = images
@@ -59,7 +59,7 @@ class ImageGarbageCollector:
         self._clock = clock
         self._metrics = metrics
         self._node = node_reference(node_name)
-        self._policy = policy
+        self._policy = policy or ImageGCPolicy()
         self._statvfs = statvfs
         self._records: dict[str, ImageRecord] = {}
         self._started_at = clock.now()

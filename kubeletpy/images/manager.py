@@ -86,7 +86,7 @@ class ImageManager:
         clock: Clock,
         metrics: ImageMetrics,
         *,
-        settings: PullSettings = PullSettings(),
+        settings: PullSettings | None = None,
         node_credentials: NodeCredentials | None = None,
     ) -> None:
         self._service = service
@@ -95,6 +95,7 @@ class ImageManager:
         self._metrics = metrics
         self._node_credentials = node_credentials or NodeCredentials(())
         self._backoff = PullBackoff()
+        settings = settings or PullSettings()
         self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
 
     async def ensure_image_exists(
