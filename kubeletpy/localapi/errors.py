@@ -1,7 +1,7 @@
 """What the API says when it refuses: Kubernetes Status errors.
 
-Every refusal in this package is an :class:`ApiError`; the HTTP layer turns it into the Status object
-that kubectl and client-go read. Must never carry a secret's content in a message.
+Every refusal in this package is an :class:`ApiError`; the HTTP layer turns it into the Status
+object that kubectl and client-go read. Must never carry a secret's content in a message.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def already_exists(resource: str, name: str, group: str = "") -> ApiError:
 def conflict(resource: str, name: str, why: str = "", group: str = "") -> ApiError:
     """409: ``Operation cannot be fulfilled on pods "NAME": WHY``; default is a stale version."""
     why = why or (
-        "the object has been modified; please apply your changes to the latest version and try again"
+        "the object has been modified; "
+        "please apply your changes to the latest version and try again"
     )
     message = f'Operation cannot be fulfilled on {_qualified(resource, group)} "{name}": {why}'
     return ApiError(409, "Conflict", message, _details(resource, name, group))
@@ -163,8 +164,8 @@ def not_acceptable(offered: Sequence[str]) -> ApiError:
 def unsupported_media_type(got: str, offered: Sequence[str]) -> ApiError:
     """415: a body, or a patch, of a type that we do not read."""
     message = (
-        f"the body of the request was in an unknown format ({got or 'none'}) - accepted media types "
-        f"include: {', '.join(offered)}"
+        f"the body of the request was in an unknown format ({got or 'none'}) - "
+        f"accepted media types include: {', '.join(offered)}"
     )
     return ApiError(415, "UnsupportedMediaType", message)
 

@@ -1,8 +1,8 @@
 """Which resources this API serves, with their names, kinds, verbs and subresources.
 
-Loaded once from the discovery facts in ``data/api-resources.json``. What has no controller behind it
-here and would only pretend (replication controllers, quotas, …) is left out, so that discovery is
-honest. Must never know how a resource behaves: that is :mod:`kubeletpy.localapi.registry`'s.
+Loaded once from the discovery facts in ``data/api-resources.json``. What has no controller behind
+it here and would only pretend (replication controllers, quotas, …) is left out, so that discovery
+is honest. Must never know how a resource behaves: that is :mod:`kubeletpy.localapi.registry`'s.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ResourceInfo:
 
 
 def _served(name: str) -> bool:
-    return name not in _NOT_SERVED and name.split("/")[0] not in _NOT_SERVED
+    return name not in _NOT_SERVED and name.split("/", maxsplit=1)[0] not in _NOT_SERVED
 
 
 @cache
@@ -165,7 +165,7 @@ def _by_path() -> dict[tuple[str, str, str], ResourceInfo]:
 
 
 def find(name: str) -> ResourceInfo | None:
-    """A resource by key (``events.events.k8s.io``) or plural (``pods``; the core one if several)."""
+    """A resource by key (``events.events.k8s.io``) or plural (``pods``, core first)."""
     return _by_key().get(name) or _by_plural().get(name)
 
 
