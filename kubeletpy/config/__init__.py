@@ -1,0 +1,28 @@
+"""The agent's settings: KubeletConfiguration v1beta1 file, drop-ins and flags to one frozen object.
+
+Pure but for :mod:`kubeletpy.config.files`. Knows nothing of the rest of the project.
+"""
+
+from kubeletpy.config.document import document
+from kubeletpy.config.files import load_files
+from kubeletpy.config.flags import FlagValues, NodeFlags, parse_flags
+from kubeletpy.config.host import check_host
+from kubeletpy.config.load import LoadedConfig, default_settings, load, load_document
+from kubeletpy.config.problems import ConfigError, Problem
+from kubeletpy.config.settings import KubeletSettings
+
+__all__ = [
+    "ConfigError",
+    "FlagValues",
+    "KubeletSettings",
+    "LoadedConfig",
+    "NodeFlags",
+    "Problem",
+    "check_host",
+    "default_settings",
+    "document",
+    "load",
+    "load_document",
+    "load_files",
+    "parse_flags",
+]

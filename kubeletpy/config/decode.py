@@ -1,0 +1,194 @@
+"""From documents to settings: strict reading, merging drop-ins, building the settings. Pure.
+
+The schema is :data:`kubeletpy.config.fields.FIELDS`. Unknown fields are errors, always: a setting
+that is silently dropped is worse than an agent that does not start.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from kubeletpy.config import gates
+from kubeletpy.config.decoders import unknown
+from kubeletpy.config.fields import API_VERSION, DEFAULT_EVICTION_HARD, FIELDS, KIND, Field
+from kubeletpy.config.problems import Report
+from kubeletpy.config.rules import is_ip
+from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
+
+Document = dict[str, Any]
+
+_BRANCHES = frozenset(
+    path.rsplit(".", depth)[0] for path in FIELDS for depth in range(1, path.count(".") + 1)
+)
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse(text: str, report: Report) -> Document:
+    """Read one YAML or JSON document; reports syntax errors, duplicate keys and a wrong kind."""
+    try:
+        node = yaml.compose(text, _Loader)
+        duplicates = _duplicate_keys(node, "")
+        value = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        report.add("(document)", None, f"is not YAML or JSON: {error}", missing=True)
+        return {}
+    except RecursionError:
+        report.add("(document)", None, "is nested too deeply", missing=True)
+        return {}
+    if not isinstance(value, dict):
+        report.add("(document)", None, "must be an object", missing=True)
+        return {}
+    for path in duplicates:
+        report.add(path, None, "is given twice", missing=True)
+    for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if name not in value:
+            report.add(name, None, f"is required: {wanted}", missing=True)
+        elif value[name] != wanted:
+            report.add(name, value[name], f"must be {wanted}")
+    return value
+
+
+def _duplicate_keys(node: yaml.Node | None, path: str) -> list[str]:
+    found: list[str] = []
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            name = f"{path}.{key.value}" if path else str(key.value)
+            if name in seen:
+                found.append(name)
+            seen.add(name)
+            found += _duplicate_keys(value, name)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            found += _duplicate_keys(item, f"{path}[{index}]")
+    return found
+
+
+def merge(base: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386); neither argument is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(base) if isinstance(base, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def leaves(document: Document, report: Report, *, prefix: str = "") -> dict[str, Any]:
+    """The document's fields by path; unknown ones are reported, null ones left out."""
+    found: dict[str, Any] = {}
+    for name, value in document.items():
+        path = f"{prefix}{name}"
+        if path in ("apiVersion", "kind"):
+            continue
+        if path in FIELDS:
+            if value is not None:
+                found[path] = value
+        elif path in _BRANCHES:
+            if isinstance(value, dict):
+                found.update(leaves(value, report, prefix=f"{path}."))
+            elif value is not None:
+                report.add(path, value, "must be an object")
+        else:
+            report.add(path, value, _no_such_field(str(name), prefix))
+    return found
+
+
+def _no_such_field(name: str, prefix: str) -> str:
+    inside = [path[len(prefix) :].split(".")[0] for path in FIELDS if path.startswith(prefix)]
+    message = unknown(name, inside)
+    if "did you mean" not in message:
+        last = {path.rsplit(".", 1)[-1]: path for path in FIELDS}
+        if near := get_close_matches(name, last, 1, cutoff=0.8):
+            message += f"; did you mean {last[near[0]]}?"
+    return message
+
+
+def without_zeros(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop zeros where a zero in a file means "not set" (``syncFrequency: 0s``)."""
+    zeros = (0, "", "0", "0s")
+    return {
+        path: value
+        for path, value in found.items()
+        if FIELDS[path].pointer
+        or isinstance(value, bool | list | dict)
+        or value not in zeros
+        or FIELDS[path].default in (None, *zeros)
+    }
+
+
+def decode(found: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Decode fields by their table; what is bad is reported and left out."""
+    values: dict[str, Any] = {}
+    for path, raw in found.items():
+        value = _decode_one(FIELDS[path], raw, report)
+        if path not in report.bad:
+            values[path] = value
+    return values
+
+
+def _decode_one(field: Field, raw: object, report: Report) -> Any:
+    report.field = field.path
+    value = field.decode(raw, field.path, report)
+    if field.path not in report.bad and field.rule and (allowed := field.rule(value)):
+        report.add(field.path, raw, allowed)
+    report.field = ""
+    return value
+
+
+def build(values: Mapping[str, Any]) -> KubeletSettings:
+    """Fill in every default and make the settings object.
+
+    Args:
+        values: decoded values of the fields the user spoke about.
+    """
+    full = {path: values.get(path, field.default) for path, field in FIELDS.items()}
+    full["featureGates"] = gates.resolve(full["featureGates"])
+    for group, make in GROUPS.items():
+        members = [path for path in full if path.rpartition(".")[0] == group]
+        full[group] = make(**{attribute(path.rpartition(".")[2]): full[path] for path in members})
+        for path in members:
+            del full[path]
+    settings: KubeletSettings = KubeletSettings(
+        **{attribute(path): value for path, value in full.items()}
+    )
+    return settings
+
+
+def derive(
+    settings: KubeletSettings, explicit: frozenset[str], *, base_dir: str
+) -> tuple[KubeletSettings, list[str]]:
+    """Values that follow from others (docs/reference, config table, notes), with warnings."""
+    changes: dict[str, Any] = {}
+    warnings = []
+    if "nodeStatusReportFrequency" not in explicit and "nodeStatusUpdateFrequency" in explicit:
+        changes["node_status_report_frequency"] = settings.node_status_update_frequency
+    if "serializeImagePulls" not in explicit and (settings.max_parallel_image_pulls or 0) > 1:
+        changes["serialize_image_pulls"] = False
+    if settings.cgroups_per_qos and not settings.cgroup_root:
+        changes["cgroup_root"] = "/"
+    if settings.pod_pids_limit < 0:
+        changes["pod_pids_limit"] = -1
+    if settings.merge_default_eviction_settings:
+        merged = {**DEFAULT_EVICTION_HARD, **settings.eviction_hard}
+        changes["eviction_hard"] = MappingProxyType(merged)
+    path = settings.static_pod_path
+    if path and base_dir and not posixpath.isabs(path):
+        changes["static_pod_path"] = posixpath.join(base_dir, path)
+    good = tuple(server for server in settings.cluster_dns if is_ip(server))
+    if good != settings.cluster_dns:
+        changes["cluster_dns"] = good
+        bad = [server for server in settings.cluster_dns if server not in good]
+        warnings.append(f"clusterDNS: not an IP address, skipped: {', '.join(bad)}")
+    warnings += gates.warnings(settings.feature_gates.explicit)
+    return replace(settings, **changes), warnings

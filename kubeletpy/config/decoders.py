@@ -1,0 +1,227 @@
+"""From a decoded YAML or JSON value to a setting: one function per type of field. Pure.
+
+A decoder reports what is wrong and returns None; it never raises and never guesses (a quoted number
+is not a number). Types as the KubeletConfiguration schema has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from kubeletpy.config.problems import Report
+from kubeletpy.config.units import parse_duration, parse_quantity, quantity_value
+
+Decoder = Callable[[object, str, Report], Any]
+"""Takes the value, its path and where to report; gives the setting, or None after reporting."""
+
+_INT32 = 2**31 - 1
+_INT64 = 2**63 - 1
+
+
+def boolean(value: object, at: str, report: Report) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    report.add(at, value, "must be true or false")
+    return None
+
+
+def _integer(low: int, high: int) -> Decoder:
+    def decode(value: object, at: str, report: Report) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        report.add(at, value, f"must be a whole number from {low} to {high}")
+        return None
+
+    return decode
+
+
+int32 = _integer(-_INT32 - 1, _INT32)
+int64 = _integer(-_INT64 - 1, _INT64)
+uint32 = _integer(0, _INT32)
+
+
+def number(value: object, at: str, report: Report) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    report.add(at, value, "must be a number")
+    return None
+
+
+def string(value: object, at: str, report: Report) -> str | None:
+    if isinstance(value, str):
+        return value
+    report.add(at, value, "must be a string (quote it)")
+    return None
+
+
+def duration(value: object, at: str, report: Report) -> float | None:
+    """Seconds of a Go duration."""
+    try:
+        if isinstance(value, str):
+            return parse_duration(value)
+    except ValueError:
+        pass
+    report.add(at, value, "must be a duration such as 10s, 1m30s or 100ms")
+    return None
+
+
+def duration_or_nanoseconds(value: object, at: str, report: Report) -> float | None:
+    """``logging.flushFrequency``: a duration, or a plain number of nanoseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value / 1e9
+    return duration(value, at, report)
+
+
+def size(value: object, at: str, report: Report) -> int | None:
+    """Bytes of a quantity."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        if isinstance(value, str):
+            return quantity_value(value)
+    except ValueError:
+        pass
+    report.add(at, value, "must be a quantity such as 10Mi")
+    return None
+
+
+def list_of(item: Decoder) -> Decoder:
+    def decode(value: object, at: str, report: Report) -> tuple[Any, ...] | None:
+        if not isinstance(value, list):
+            report.add(at, value, "must be a list")
+            return None
+        return tuple(item(each, f"{at}[{index}]", report) for index, each in enumerate(value))
+
+    return decode
+
+
+def map_of(item: Decoder, keys: tuple[str, ...] = ()) -> Decoder:
+    """A map; with ``keys``, only those are allowed."""
+
+    def decode(value: object, at: str, report: Report) -> Mapping[str, Any] | None:
+        if not isinstance(value, dict):
+            report.add(at, value, "must be a map")
+            return None
+        found: dict[str, Any] = {}
+        for key, each in value.items():
+            if not isinstance(key, str) or (keys and key not in keys):
+                allowed = ", ".join(keys) if keys else "strings"
+                report.add(f"{at}.{key}", each, f"unknown key; allowed: {allowed}")
+            else:
+                found[key] = item(each, f"{at}.{key}", report)
+        return MappingProxyType(found)
+
+    return decode
+
+
+def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder, Any]]) -> Decoder:
+    """An object of a list: field name -> (argument of ``make``, decoder, default).
+
+    A default of ``...`` means the field is required.
+    """
+
+    def decode(value: object, at: str, report: Report) -> Any:
+        if not isinstance(value, dict):
+            report.add(at, value, "must be an object")
+            return None
+        before = len(report.problems)
+        for name in value:
+            if name not in fields:
+                report.add(f"{at}.{name}", value[name], unknown(str(name), fields))
+        arguments = {}
+        for name, (argument, decoder, default) in fields.items():
+            if value.get(name) is not None:
+                arguments[argument] = decoder(value[name], f"{at}.{name}", report)
+            elif default is ...:
+                report.add(f"{at}.{name}", None, "is required", missing=True)
+            else:
+                arguments[argument] = default
+        return make(**arguments) if len(report.problems) == before else None
+
+    return decode
+
+
+def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    """What to say about a field that does not exist."""
+    near = get_close_matches(name, known, 1)
+    return "no such field" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def quantity_text(low: str = ">=0") -> Decoder:
+    """A quantity kept as text; ``low`` is ``>=0`` or ``>0``."""
+
+    def decode(value: object, at: str, report: Report) -> str | None:
+        try:
+            if isinstance(value, str):
+                amount = parse_quantity(value)
+                if amount > 0 or (amount == 0 and low == ">=0"):
+                    return value
+        except ValueError:
+            pass
+        report.add(at, value, f"must be a quantity {low}, as text")
+        return None
+
+    return decode
+
+
+def _percentage(text: str) -> float | None:
+    try:
+        return float(text[:-1])
+    except ValueError:
+        return None
+
+
+def threshold(value: object, at: str, report: Report) -> str | None:
+    """An eviction threshold: a quantity above zero or a percentage from 0% to 100%."""
+    if isinstance(value, str):
+        if value.endswith("%"):
+            share = _percentage(value)
+            if share is not None and 0 <= share <= 100:
+                return value
+        else:
+            try:
+                if parse_quantity(value) > 0:
+                    return value
+            except ValueError:
+                pass
+    report.add(at, value, "must be a quantity above 0 or a percentage from 0% to 100%, as text")
+    return None
+
+
+def reclaim(value: object, at: str, report: Report) -> str | None:
+    """An eviction reclaim: a quantity of at least zero or a percentage above zero."""
+    if isinstance(value, str):
+        if value.endswith("%"):
+            share = _percentage(value)
+            if share is not None and 0 < share < float("inf"):
+                return value
+        else:
+            try:
+                if parse_quantity(value) >= 0:
+                    return value
+            except ValueError:
+                pass
+    report.add(at, value, "must be a quantity of at least 0 or a percentage above 0%, as text")
+    return None
+
+
+def grace(value: object, at: str, report: Report) -> float | None:
+    """A duration of at least zero, in seconds."""
+    seconds = duration(value, at, report)
+    if seconds is not None and seconds < 0:
+        report.add(at, value, "must not be negative")
+        return None
+    return seconds
+
+
+def percent(value: object, at: str, report: Report) -> str | None:
+    """``qosReserved``: a percentage from 0% to 100%."""
+    if isinstance(value, str) and value.endswith("%"):
+        share = _percentage(value)
+        if share is not None and 0 <= share <= 100:
+            return value
+    report.add(at, value, "must be a percentage from 0% to 100%, as text")
+    return None

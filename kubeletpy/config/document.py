@@ -1,0 +1,67 @@
+"""Settings back to a KubeletConfiguration document, as ``/configz`` shows it. Pure.
+
+Must never show what is masked in messages too (request headers may hold credentials).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from kubeletpy.config import decoders
+from kubeletpy.config.fields import API_VERSION, FIELDS, KIND, Field
+from kubeletpy.config.gates import FeatureGates
+from kubeletpy.config.problems import MASKED
+from kubeletpy.config.settings import KubeletSettings, attribute
+from kubeletpy.config.units import format_bytes, format_duration
+
+
+def document(settings: KubeletSettings) -> dict[str, Any]:
+    """The settings as a complete document; reading it back gives the same settings.
+
+    Fields that are None stay out. Values of ``staticPodURLHeader`` are ``<masked>``.
+    """
+    result: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
+    for field in FIELDS.values():
+        value: Any = settings
+        for part in field.path.split("."):
+            value = getattr(value, attribute(part))
+        if value is None:
+            continue
+        *groups, name = field.path.split(".")
+        place = result
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[name] = _encode(field, value)
+    return result
+
+
+def _encode(field: Field, value: Any) -> Any:
+    if field.path in MASKED:
+        return {key: ["<masked>"] * len(each) for key, each in value.items()}
+    if field.decode in (decoders.duration, decoders.duration_or_nanoseconds):
+        return format_duration(value)
+    if field.decode is decoders.size:
+        return format_bytes(value)
+    if field.path == "evictionSoftGracePeriod":
+        return {key: format_duration(each) for key, each in value.items()}
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, FeatureGates):
+        return dict(value.explicit)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if is_dataclass(value):
+        pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return {_camel(name): _plain(each) for name, each in pairs if each != ""}
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,353 @@
+"""The table of all fields of KubeletConfiguration v1beta1: path, type, default, what is allowed.
+
+Source: docs/reference, config table. Must stay data: what concerns several fields is in
+:mod:`kubeletpy.config.cross_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from kubeletpy.config import decoders as d
+from kubeletpy.config import rules as r
+from kubeletpy.config.gates import decode_gates
+from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
+
+API_VERSION = "kubelet.config.k8s.io/v1beta1"
+KIND = "KubeletConfiguration"
+
+DEFAULT_EVICTION_HARD: Mapping[str, str] = MappingProxyType(
+    {
+        "memory.available": "100Mi",
+        "nodefs.available": "10%",
+        "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%",
+        "imagefs.inodesFree": "5%",
+    }
+)
+SIGNALS = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+    "allocatableMemory.available",
+)
+TLS_CIPHER_SUITES = (
+    "TLS_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+
+_STRINGS = d.list_of(d.string)
+_STRING_MAP = d.map_of(d.string)
+_RESERVED = d.map_of(d.quantity_text(), RESERVABLE)
+_NONE: tuple[Any, ...] = ()
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_TAINTS = d.list_of(
+    d.struct_of(
+        Taint,
+        {
+            "key": ("key", d.string, ...),
+            "value": ("value", d.string, ""),
+            "effect": ("effect", d.string, ...),
+        },
+    )
+)
+_VMODULE = d.list_of(
+    d.struct_of(
+        VModule,
+        {
+            "filePattern": ("file_pattern", d.string, ...),
+            "verbosity": ("verbosity", d.uint32, ...),
+        },
+    )
+)
+_PRIORITIES = d.list_of(
+    d.struct_of(
+        ShutdownPriority,
+        {
+            "priority": ("priority", d.int32, 0),
+            "shutdownGracePeriodSeconds": ("shutdown_grace_period_seconds", d.int64, 0),
+        },
+    )
+)
+_MEMORY = d.list_of(
+    d.struct_of(
+        MemoryReservation,
+        {
+            "numaNode": ("numa_node", d.int32, 0),
+            "limits": ("limits", d.map_of(d.quantity_text()), ...),
+        },
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the document.
+
+    Attributes:
+        path: where it is, with dots.
+        decode: its type.
+        default: the setting (not the text) when the document says nothing.
+        rule: what it may hold.
+        pointer: whether an explicit zero or empty text differs from saying nothing. It does not for
+            most fields, and tools write those as ``0s`` or ``""`` meaning the default.
+    """
+
+    path: str
+    decode: d.Decoder
+    default: Any
+    rule: r.Rule | None = None
+    pointer: bool = False
+
+
+def _pointer(path: str, decode: d.Decoder, default: Any, rule: r.Rule | None = None) -> Field:
+    return Field(path, decode, default, rule, pointer=True)
+
+
+_PERIOD = r.seconds_at_least(0)
+_PORT = r.between(1, 65535)
+_PORT_OR_OFF = r.between(0, 65535)
+_NOT_NEGATIVE = r.at_least(0)
+
+_SERVER = (
+    _pointer("enableServer", d.boolean, True),
+    Field("staticPodPath", d.string, ""),
+    Field("podLogsDir", d.string, "/var/log/pods", r.log_directory),
+    Field("syncFrequency", d.duration, 60.0, r.seconds_at_least(0.001)),
+    Field("fileCheckFrequency", d.duration, 20.0),
+    Field("httpCheckFrequency", d.duration, 20.0),
+    Field("staticPodURL", d.string, ""),
+    Field("staticPodURLHeader", d.map_of(d.list_of(d.string)), _EMPTY),
+    Field("address", d.string, "0.0.0.0", r.ip_address),
+    Field("port", d.int32, 10250, _PORT),
+    Field("readOnlyPort", d.int32, 0, _PORT_OR_OFF),
+    Field("tlsCertFile", d.string, ""),
+    Field("tlsPrivateKeyFile", d.string, ""),
+    Field("tlsCipherSuites", _STRINGS, _NONE, r.each_one_of(*TLS_CIPHER_SUITES)),
+    Field("tlsCurvePreferences", d.list_of(d.int32), _NONE),
+    Field(
+        "tlsMinVersion",
+        d.string,
+        "",
+        r.one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+    ),
+    Field("rotateCertificates", d.boolean, False),
+    Field("serverTLSBootstrap", d.boolean, False),
+    Field("authentication.x509.clientCAFile", d.string, ""),
+    _pointer("authentication.webhook.enabled", d.boolean, True),
+    Field("authentication.webhook.cacheTTL", d.duration, 120.0),
+    _pointer("authentication.anonymous.enabled", d.boolean, False),
+    Field("authorization.mode", d.string, "Webhook", r.one_of("AlwaysAllow", "Webhook")),
+    Field("authorization.webhook.cacheAuthorizedTTL", d.duration, 300.0),
+    Field("authorization.webhook.cacheUnauthorizedTTL", d.duration, 30.0),
+    _pointer("enableDebuggingHandlers", d.boolean, True),
+    Field("enableContentionProfiling", d.boolean, False),
+    _pointer("healthzPort", d.int32, 10248, _PORT_OR_OFF),
+    Field("healthzBindAddress", d.string, "127.0.0.1", r.ip_address),
+    Field("streamingConnectionIdleTimeout", d.duration, 14400.0),
+    Field("showHiddenMetricsForVersion", d.string, "", r.one_of("", "1.35")),
+    _pointer("enableSystemLogHandler", d.boolean, True),
+    _pointer("enableSystemLogQuery", d.boolean, False),
+    _pointer("enableProfilingHandler", d.boolean, True),
+    _pointer("enableDebugFlagsHandler", d.boolean, True),
+    _pointer("tracing.endpoint", d.string, None, r.tracing_endpoint),
+    _pointer("tracing.samplingRatePerMillion", d.int32, None, r.between(0, 1000000)),
+)
+
+_IMAGES_AND_RUNTIME = (
+    Field(
+        "containerRuntimeEndpoint",
+        d.string,
+        "unix:///run/containerd/containerd.sock",
+        r.not_empty,
+    ),
+    Field("imageServiceEndpoint", d.string, ""),
+    Field("runtimeRequestTimeout", d.duration, 120.0, _PERIOD),
+    _pointer("registryPullQPS", d.int32, 5, _NOT_NEGATIVE),
+    Field("registryBurst", d.int32, 10, _NOT_NEGATIVE),
+    Field(
+        "imagePullCredentialsVerificationPolicy",
+        d.string,
+        "NeverVerifyPreloadedImages",
+        r.one_of(
+            "NeverVerify",
+            "NeverVerifyPreloadedImages",
+            "NeverVerifyAllowlistedImages",
+            "AlwaysVerify",
+        ),
+    ),
+    Field("preloadedImagesVerificationAllowlist", _STRINGS, _NONE, r.image_patterns),
+    _pointer("serializeImagePulls", d.boolean, True),
+    _pointer("maxParallelImagePulls", d.int32, None, r.at_least(1)),
+    Field("imageMinimumGCAge", d.duration, 120.0, _PERIOD),
+    Field("imageMaximumGCAge", d.duration, 0.0, _PERIOD),
+    _pointer("imageGCHighThresholdPercent", d.int32, 85, r.between(0, 100)),
+    _pointer("imageGCLowThresholdPercent", d.int32, 80, r.between(0, 100)),
+    _pointer(
+        "crashLoopBackOff.maxContainerRestartPeriod", d.duration, 300.0, r.seconds_between(1, 300)
+    ),
+    _pointer("seccompDefault", d.boolean, False),
+    Field(
+        "hairpinMode",
+        d.string,
+        "promiscuous-bridge",
+        r.one_of("promiscuous-bridge", "hairpin-veth", "none"),
+    ),
+    Field("podCIDR", d.string, "", r.cidr),
+    _pointer("resolvConf", d.string, "/etc/resolv.conf"),
+    Field("clusterDomain", d.string, ""),
+    Field("clusterDNS", _STRINGS, _NONE),
+    Field("allowedUnsafeSysctls", _STRINGS, _NONE, r.sysctls),
+    Field("volumePluginDir", d.string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
+    Field("volumeStatsAggPeriod", d.duration, 60.0),
+    _pointer("enableControllerAttachDetach", d.boolean, True),
+    Field(
+        "configMapAndSecretChangeDetectionStrategy",
+        d.string,
+        "Watch",
+        r.one_of("Get", "Cache", "Watch"),
+    ),
+    Field("containerLogMaxSize", d.size, 10 * 1024**2),
+    _pointer("containerLogMaxFiles", d.int32, 5, r.above(1)),
+    _pointer("containerLogMaxWorkers", d.int32, 1, r.at_least(1)),
+    _pointer("containerLogMonitorInterval", d.duration, 10.0, r.seconds_at_least(3)),
+    _pointer("userNamespaces.idsPerPod", d.int64, 65536, r.between(65536, 2**32 - 1)),
+)
+
+_NODE = (
+    _pointer("eventRecordQPS", d.int32, 50, _NOT_NEGATIVE),
+    Field("eventBurst", d.int32, 100, _NOT_NEGATIVE),
+    _pointer("kubeAPIQPS", d.int32, 50, _NOT_NEGATIVE),
+    Field("kubeAPIBurst", d.int32, 100, _NOT_NEGATIVE),
+    Field("contentType", d.string, "application/vnd.kubernetes.protobuf"),
+    Field("nodeStatusUpdateFrequency", d.duration, 10.0, r.seconds_at_least(0.001)),
+    Field("nodeStatusReportFrequency", d.duration, 300.0, _PERIOD),
+    Field("nodeLeaseDurationSeconds", d.int32, 40, r.above(0)),
+    _pointer("nodeStatusMaxImages", d.int32, 50, r.at_least(-1)),
+    _pointer("registerNode", d.boolean, True),
+    Field("registerWithTaints", _TAINTS, _NONE, r.taints),
+    Field("providerID", d.string, ""),
+    Field("maxPods", d.int32, 110, _NOT_NEGATIVE),
+    Field("podsPerCore", d.int32, 0, _NOT_NEGATIVE),
+    Field("maxOpenFiles", d.int64, 1000000, _NOT_NEGATIVE),
+    Field("runOnce", d.boolean, False, r.must_be_false),
+    Field("featureGates", decode_gates, _EMPTY),
+    Field("shutdownGracePeriod", d.duration, 0.0, r.zero_or_at_least_second),
+    Field("shutdownGracePeriodCriticalPods", d.duration, 0.0, r.zero_or_at_least_second),
+    Field("shutdownGracePeriodByPodPriority", _PRIORITIES, _NONE),
+    _pointer("makeIPTablesUtilChains", d.boolean, True),
+    _pointer("iptablesMasqueradeBit", d.int32, 14, r.between(0, 31)),
+    _pointer("iptablesDropBit", d.int32, 15, r.between(0, 31)),
+    Field("logging.format", d.string, "text", r.one_of("text", "json")),
+    Field("logging.flushFrequency", d.duration_or_nanoseconds, 5.0, _PERIOD),
+    Field("logging.verbosity", d.uint32, 0),
+    Field("logging.vmodule", _VMODULE, _NONE),
+    Field("logging.options.text.splitStream", d.boolean, False),
+    Field("logging.options.text.infoBufferSize", d.size, 0),
+    Field("logging.options.json.splitStream", d.boolean, False),
+    Field("logging.options.json.infoBufferSize", d.size, 0),
+)
+
+_RESOURCES = (
+    _pointer("oomScoreAdj", d.int32, -999, r.between(-1000, 1000)),
+    Field("kubeletCgroups", d.string, ""),
+    Field("systemCgroups", d.string, ""),
+    Field("cgroupRoot", d.string, ""),
+    _pointer("cgroupsPerQOS", d.boolean, True),
+    Field("cgroupDriver", d.string, "cgroupfs", r.one_of("cgroupfs", "systemd")),
+    _pointer("failCgroupV1", d.boolean, True),
+    Field("cpuManagerPolicy", d.string, "none", r.one_of("none", "static")),
+    _pointer("singleProcessOOMKill", d.boolean, None),
+    Field(
+        "cpuManagerPolicyOptions",
+        _STRING_MAP,
+        _EMPTY,
+        r.option_names(
+            "full-pcpus-only",
+            "distribute-cpus-across-numa",
+            "align-by-socket",
+            "distribute-cpus-across-cores",
+            "strict-cpu-reservation",
+            "prefer-align-cpus-by-uncorecache",
+        ),
+    ),
+    Field("cpuManagerReconcilePeriod", d.duration, 10.0, _PERIOD),
+    Field("memoryManagerPolicy", d.string, "None", r.one_of("None", "Static")),
+    Field(
+        "topologyManagerPolicy",
+        d.string,
+        "none",
+        r.one_of("none", "best-effort", "restricted", "single-numa-node"),
+    ),
+    Field("topologyManagerScope", d.string, "container", r.one_of("container", "pod")),
+    Field(
+        "topologyManagerPolicyOptions",
+        _STRING_MAP,
+        _EMPTY,
+        r.option_names("prefer-closest-numa-nodes", "max-allowable-numa-nodes"),
+    ),
+    Field("qosReserved", d.map_of(d.percent, ("memory",)), _EMPTY),
+    _pointer("podPidsLimit", d.int64, -1),
+    _pointer("cpuCFSQuota", d.boolean, True),
+    _pointer("cpuCFSQuotaPeriod", d.duration, 0.1, r.seconds_between(0.001, 1)),
+    Field("evictionHard", d.map_of(d.threshold, SIGNALS), DEFAULT_EVICTION_HARD),
+    Field("evictionSoft", d.map_of(d.threshold, SIGNALS), _EMPTY),
+    Field("evictionSoftGracePeriod", d.map_of(d.grace, SIGNALS), _EMPTY),
+    Field("evictionPressureTransitionPeriod", d.duration, 300.0, _PERIOD),
+    Field("evictionMaxPodGracePeriod", d.int32, 0),
+    Field("evictionMinimumReclaim", d.map_of(d.reclaim, SIGNALS), _EMPTY),
+    _pointer("mergeDefaultEvictionSettings", d.boolean, False),
+    Field("protectKernelDefaults", d.boolean, False),
+    _pointer("failSwapOn", d.boolean, True),
+    Field("memorySwap.swapBehavior", d.string, "", r.one_of("", "NoSwap", "LimitedSwap")),
+    Field("systemReserved", _RESERVED, _EMPTY),
+    Field("kubeReserved", _RESERVED, _EMPTY),
+    Field("reservedSystemCPUs", d.string, "", r.cpuset),
+    Field("systemReservedCgroup", d.string, ""),
+    Field("kubeReservedCgroup", d.string, ""),
+    Field("enforceNodeAllocatable", _STRINGS, ("pods",), r.enforcement),
+    Field("kernelMemcgNotification", d.boolean, False),
+    Field("reservedMemory", _MEMORY, _NONE, r.memory_reservations),
+    _pointer("memoryThrottlingFactor", d.number, 0.9, r.between(1e-9, 1)),
+    Field("memoryReservationPolicy", d.string, "None", r.one_of("None", "TieredReservation")),
+    _pointer("localStorageCapacityIsolation", d.boolean, True),
+)
+
+FIELDS: Mapping[str, Field] = MappingProxyType(
+    {field.path: field for field in (*_SERVER, *_IMAGES_AND_RUNTIME, *_NODE, *_RESOURCES)}
+)
+"""Every field of the document by its path."""

@@ -1,0 +1,65 @@
+"""Reading the configuration's files: the only part of this package that touches the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kubeletpy.config.flags import FlagValues
+from kubeletpy.config.load import LoadedConfig, load
+from kubeletpy.config.problems import ConfigError, Problem
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+def load_files(flag_values: FlagValues) -> LoadedConfig:
+    """Settings from the files that ``--config`` and ``--config-dir`` name, and from all flags.
+
+    Raises:
+        ConfigError: unreadable files, and everything :func:`kubeletpy.config.load.load` raises.
+    """
+    node = flag_values.node
+    problems: list[Problem] = []
+    text = _read(Path(node.config), "--config", problems) if node.config else None
+    dropins = []
+    if node.config_dir:
+        for path in _dropin_paths(Path(node.config_dir), problems):
+            content = _read(path, "--config-dir", problems)
+            if content is not None:
+                dropins.append((str(path), content))
+    if problems:
+        raise ConfigError(problems)
+    base_dir = str(Path(node.config).resolve().parent) if node.config else ""
+    return load(text, dropins, flag_values, file_name=node.config, base_dir=base_dir)
+
+
+def _dropin_paths(directory: Path, problems: list[Problem]) -> list[Path]:
+    """All ``*.conf`` below a directory, each directory's entries in the order of their names."""
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError as error:
+        allowed = f"cannot be read: {error.strerror}"
+        problems.append(Problem("--config-dir", str(directory), allowed))
+        return []
+    paths: list[Path] = []
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            paths += _dropin_paths(Path(entry.path), problems)
+        elif entry.name.endswith(".conf"):
+            paths.append(Path(entry.path))
+    return paths
+
+
+def _read(path: Path, flag: str, problems: list[Problem]) -> str | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) <= _MAX_BYTES:
+            return content.decode()
+        reason = "is larger than 4 MiB"
+    except UnicodeDecodeError:
+        reason = "is not UTF-8"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    problems.append(Problem(flag, str(path), reason))
+    return None

@@ -1,0 +1,136 @@
+"""Documents and flags to validated settings, all problems at once. Pure: texts in, settings out.
+
+Precedence (docs/reference, config table): defaults, then the file, then its drop-ins as JSON merge
+patches in order, then flags; feature gates given by flag change only those gates.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.config import cross_rules, decode
+from kubeletpy.config.fields import API_VERSION, KIND
+from kubeletpy.config.flags import FlagValues, NodeFlags
+from kubeletpy.config.problems import ConfigError, Problem, Report
+from kubeletpy.config.settings import KubeletSettings
+
+_LEGACY_DEFAULTS: Mapping[str, Any] = {
+    "authentication.anonymous.enabled": True,
+    "authentication.webhook.enabled": False,
+    "authorization.mode": "AlwaysAllow",
+    "readOnlyPort": 10255,
+    "evictionHard": {},
+}
+"""What the kubelet assumes when there is no configuration file at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """Settings ready to use.
+
+    Attributes:
+        settings: validated.
+        node: what flags say beyond the document.
+        warnings: for the log, in order.
+    """
+
+    settings: KubeletSettings
+    node: NodeFlags
+    warnings: tuple[str, ...]
+
+
+def load(
+    file_text: str | None,
+    dropins: Sequence[tuple[str, str]] = (),
+    flag_values: FlagValues | None = None,
+    *,
+    file_name: str = "",
+    base_dir: str = "",
+) -> LoadedConfig:
+    """Make settings.
+
+    Args:
+        file_text: the KubeletConfiguration file; None when there is none.
+        dropins: (name, text) of the drop-in files, in the order they apply.
+        flag_values: from :func:`kubeletpy.config.flags.parse_flags`.
+        file_name: shown in messages.
+        base_dir: the file's directory, against which a relative ``staticPodPath`` is resolved.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    flag_values = flag_values or FlagValues()
+    warnings = list(flag_values.warnings)
+    documents = [] if file_text is None else [(file_name, file_text)]
+    merged, problems = _merge_documents([*documents, *dropins])
+    found = decode.without_zeros(decode.leaves(merged, Report()))
+    if not documents and not dropins:
+        warnings.append(
+            "no configuration file: the kubelet's old defaults apply "
+            "(anonymous access, AlwaysAllow, read-only port 10255, no eviction)"
+        )
+        found = {**_LEGACY_DEFAULTS, **found}
+
+    from_flags, flag_problems = _decode_flags(flag_values, found)
+    problems += flag_problems
+    report = Report()
+    values = decode.decode({**found, **from_flags}, report)
+    bad = report.bad | {problem.field for problem in problems}
+    explicit = frozenset(found) | frozenset(from_flags)
+    settings, derived = decode.derive(decode.build(values), explicit, base_dir=base_dir)
+    problems += cross_rules.check(cross_rules.Given(settings, explicit), bad)
+    if problems:
+        raise ConfigError(dict.fromkeys(problems))
+    return LoadedConfig(settings, flag_values.node, (*warnings, *derived))
+
+
+def default_settings(**fields: Any) -> KubeletSettings:
+    """Settings of an empty document, with these top-level fields of it set: for tests.
+
+    Raises:
+        ConfigError: a value that is not allowed.
+    """
+    return load_document({"apiVersion": API_VERSION, "kind": KIND, **fields}).settings
+
+
+def load_document(
+    document: Mapping[str, Any], flag_values: FlagValues | None = None
+) -> LoadedConfig:
+    """Make settings from a document that is already decoded. Raises ConfigError."""
+    return load(json.dumps(document), (), flag_values)
+
+
+def _merge_documents(
+    documents: Sequence[tuple[str, str]],
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Each document is checked by itself, so that a problem names the file it is in."""
+    merged: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, text in documents:
+        report = Report(name)
+        document = decode.parse(text, report)
+        decode.decode(decode.without_zeros(decode.leaves(document, report)), report)
+        problems += report.problems
+        merged = decode.merge(merged, document)
+    return merged, problems
+
+
+def _decode_flags(
+    flag_values: FlagValues, found: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Problem]]:
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for path, given in flag_values.fields.items():
+        value = given.value
+        if path == "seccompDefault":
+            value = bool(value or found.get(path))
+        report = Report(given.flag)
+        decode.decode({path: value}, report)
+        problems += report.problems
+        if path == "featureGates" and isinstance(found.get(path), dict):
+            value = {**found[path], **value}
+        values[path] = value
+    return values, problems

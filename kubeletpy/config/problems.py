@@ -1,0 +1,84 @@
+"""What can be wrong with a configuration: every problem at once, each naming its field.
+
+Must never show what may be secret: fields listed in MASKED are shown without their value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MASKED = ("staticPodURLHeader",)
+"""Fields whose values stay out of messages (docs/reference, config table: masked in logs)."""
+
+_SHOWN_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        field: path of the field, or the flag.
+        value: the value as a person would have written it, shortened; empty when nothing was given.
+        allowed: what would be right.
+        source: the file or flag it came from; empty when it comes from several together.
+    """
+
+    field: str
+    value: str
+    allowed: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.source}: " if self.source and self.source != self.field else ""
+        value = f" is {self.value}" if self.value else ""
+        return f"{where}{self.field}{value}: {self.allowed}"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used.
+
+    Attributes:
+        problems: all of them, in the order they were found.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        head = "1 problem" if count == 1 else f"{count} problems"
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"{head} in the configuration:\n{lines}")
+
+
+def show(field: str, value: object) -> str:
+    """A value for a message, shortened; masked where the field may hold a secret."""
+    if field.startswith(MASKED):
+        return "<masked>"
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 1] + "…"
+
+
+class Report:
+    """Collects the problems of one source while it is decoded.
+
+    Attributes:
+        problems: found so far.
+        bad: top-level field paths that have a problem, so that rules over several fields skip them.
+    """
+
+    def __init__(self, source: str = "") -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self.bad: set[str] = set()
+        self.field = ""
+
+    def add(self, at: str, value: object, allowed: str, *, missing: bool = False) -> None:
+        """Note a problem at a path; ``missing`` says that there was no value to show."""
+        shown = "" if missing else show(at, value)
+        self.problems.append(Problem(at, shown, allowed, self.source))
+        self.bad.add(self.field or at)

@@ -1,0 +1,212 @@
+"""What a single field may hold beyond its type: small rules to put into the field table. Pure.
+
+A rule takes the decoded value and gives what would be allowed, or an empty string when it is fine.
+Source: docs/reference, config table, column "allowed".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubeletpy.config.settings import MemoryReservation, Taint
+from kubeletpy.config.units import format_duration, parse_quantity
+
+Rule = Callable[[Any], str]
+
+_LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_IMAGE_PATTERN = re.compile(r"[a-z0-9][A-Za-z0-9.\-_:/]*")
+_SYSCTL = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
+_NAMESPACED_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")
+_CPUSET_PART = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+
+
+def one_of(*names: str) -> Rule:
+    text = "must be one of " + ", ".join(name or '""' for name in names)
+    return lambda value: "" if value in names else text
+
+
+def between(low: float, high: float) -> Rule:
+    return lambda value: "" if low <= value <= high else f"must be from {low} to {high}"
+
+
+def at_least(low: float) -> Rule:
+    return lambda value: "" if value >= low else f"must be at least {low}"
+
+
+def above(low: float) -> Rule:
+    return lambda value: "" if value > low else f"must be more than {low}"
+
+
+def seconds_between(low: float, high: float) -> Rule:
+    text = f"must be from {format_duration(low)} to {format_duration(high)}"
+    return lambda value: "" if low <= value <= high else text
+
+
+def seconds_at_least(low: float) -> Rule:
+    text = f"must be at least {format_duration(low)}"
+    return lambda value: "" if value >= low else text
+
+
+def not_empty(value: str) -> str:
+    return "" if value else "must not be empty"
+
+
+def must_be_false(value: bool) -> str:
+    return "must be false: running once is not supported" if value else ""
+
+
+def ip_address(value: str) -> str:
+    return "" if is_ip(value) else "must be an IP address"
+
+
+def is_ip(text: str) -> bool:
+    """Whether a text is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def cidr(value: str) -> str:
+    """Empty, or one or two (dual stack) comma separated networks."""
+    try:
+        for part in value.split(",") if value else ():
+            ipaddress.ip_network(part.strip(), strict=False)
+    except ValueError:
+        return "must be a network such as 10.0.0.0/24"
+    return ""
+
+
+def log_directory(value: str) -> str:
+    clean = value.startswith("/") and value.isascii()
+    parts = value.split("/")[1:]
+    if clean and (value == "/" or not any(part in ("", ".", "..") for part in parts)):
+        return ""
+    return "must be an absolute path without .. or double slashes, in ASCII"
+
+
+def each_one_of(*names: str) -> Rule:
+    text = "must hold only " + ", ".join(names)
+    return lambda values: "" if all(value in names for value in values) else text
+
+
+def zero_or_at_least_second(value: float) -> str:
+    return "" if value == 0 or value >= 1 else "must be 0s or at least 1s"
+
+
+def enforcement(values: tuple[str, ...]) -> str:
+    """``enforceNodeAllocatable``: known names, no duplicates, ``none`` alone, one form of each."""
+    reserved = ("system-reserved", "kube-reserved")
+    names = ("none", "pods", *reserved, *(f"{name}-compressible" for name in reserved))
+    if wrong := each_one_of(*names)(values):
+        return wrong
+    if len(set(values)) != len(values):
+        return "must not name anything twice"
+    if "none" in values and len(values) > 1:
+        return "none must stand alone"
+    for name in reserved:
+        if name in values and f"{name}-compressible" in values:
+            return f"{name} and {name}-compressible exclude each other"
+    return ""
+
+
+def sysctls(values: tuple[str, ...]) -> str:
+    """``allowedUnsafeSysctls``: names, or prefixes ending in ``*``, of namespaced sysctls only."""
+    for value in values:
+        name = value.replace("/", ".")
+        prefix = name.endswith("*")
+        stem = name.rstrip("*").rstrip(".") if prefix else name
+        if not _SYSCTL.fullmatch(stem) or name.count("*") > prefix:
+            return f"{value!r} is not a sysctl name or prefix ending in *"
+        namespaced = name == "kernel.sem" or name.startswith(_NAMESPACED_SYSCTLS)
+        if not namespaced:
+            return f"{value!r} is not a namespaced sysctl (kernel.shm*, kernel.msg*, net.*, ...)"
+    return ""
+
+
+def taints(values: tuple[Taint, ...]) -> str:
+    """``registerWithTaints``: qualified key, label value, known effect, no (key, effect) twice."""
+    for taint in values:
+        if not qualified_name(taint.key):
+            return f"{taint.key!r} is not a valid taint key"
+        if taint.value and not label_value(taint.value):
+            return f"{taint.value!r} is not a valid taint value"
+        if taint.effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+            return "effects are NoSchedule, PreferNoSchedule and NoExecute"
+    if len({(taint.key, taint.effect) for taint in values}) != len(values):
+        return "must not hold one key and effect twice"
+    return ""
+
+
+def qualified_name(text: str) -> bool:
+    """Whether a text can be a label or taint key: ``[prefix/]name``."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not (_DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253):
+        return False
+    return label_value(name)
+
+
+def label_value(text: str) -> bool:
+    """Whether a text can be a label's value (not empty here)."""
+    return len(text) <= 63 and _LABEL_NAME.fullmatch(text) is not None
+
+
+def image_patterns(values: tuple[str, ...]) -> str:
+    """``preloadedImagesVerificationAllowlist``: images without tag or digest, or ``prefix/*``."""
+    for value in values:
+        stem = value.removesuffix("/*")
+        tagged = ":" in stem.rpartition("/")[2] or "@" in stem
+        if not _IMAGE_PATTERN.fullmatch(stem) or tagged or "//" in stem or stem.endswith("/"):
+            return f"{value!r} is not an image without tag and digest, or such with a trailing /*"
+    return ""
+
+
+def memory_reservations(values: tuple[MemoryReservation, ...]) -> str:
+    """``reservedMemory``: memory or hugepages, above zero, each once per NUMA node."""
+    seen = set()
+    for reservation in values:
+        for name, amount in reservation.limits.items():
+            if name != "memory" and not name.startswith("hugepages-"):
+                return f"{name!r} is not memory or hugepages-SIZE"
+            if parse_quantity(amount) == 0:
+                return f"{name} of NUMA node {reservation.numa_node} must not be zero"
+            if (reservation.numa_node, name) in seen:
+                return f"{name} of NUMA node {reservation.numa_node} is given twice"
+            seen.add((reservation.numa_node, name))
+    return ""
+
+
+def cpuset(value: str) -> str:
+    return "" if parse_cpuset(value) is not None else "must be a list of CPUs such as 0-1,4"
+
+
+def parse_cpuset(text: str) -> frozenset[int] | None:
+    """The CPUs of ``0-1,4``; None when the text is not such a list."""
+    cpus: set[int] = set()
+    for part in text.split(",") if text else ():
+        match = _CPUSET_PART.fullmatch(part.strip())
+        if match is None:
+            return None
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            return None
+        cpus.update(range(first, last + 1))
+    return frozenset(cpus)
+
+
+def tracing_endpoint(value: str) -> str:
+    scheme, separator, _rest = value.partition("://")
+    if not separator or scheme in ("dns", "unix", "unix-abstract"):
+        return ""
+    return "scheme must be dns, unix or unix-abstract"
+
+
+def option_names(*names: str) -> Callable[[Mapping[str, str]], str]:
+    """A map whose keys are options."""
+    text = "known options: " + ", ".join(names)
+    return lambda value: "" if all(name in names for name in value) else text

@@ -1,0 +1,84 @@
+"""Flags are read as Go programs read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy import config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "value"),
+    [
+        (["--max-pods", "5"], "maxPods", 5),
+        (["--max-pods=0x10"], "maxPods", 16),
+        (["--max_pods=5"], "maxPods", 5),
+        (["--max-pods=5", "--max-pods=6"], "maxPods", 6),
+        (["-v", "3"], "logging.verbosity", 3),
+        (["-v=3"], "logging.verbosity", 3),
+        (["-v3"], "logging.verbosity", 3),
+        (["--v=3"], "logging.verbosity", 3),
+        (["--fail-swap-on=F"], "failSwapOn", False),
+        (["--fail-swap-on"], "failSwapOn", True),
+        (["--cluster-dns=1.1.1.1,2.2.2.2", "--cluster-dns", "3.3.3.3"], "clusterDNS",
+         ["1.1.1.1", "2.2.2.2", "3.3.3.3"]),
+        (["--enforce-node-allocatable="], "enforceNodeAllocatable", []),
+        (["--eviction-hard=memory.available<1Gi,nodefs.available<5%"], "evictionHard",
+         {"memory.available": "1Gi", "nodefs.available": "5%"}),
+        (["--register-with-taints=a/b=c:NoSchedule,d=:NoExecute,e:NoSchedule"],
+         "registerWithTaints",
+         [{"key": "a/b", "value": "c", "effect": "NoSchedule"},
+          {"key": "d", "value": "", "effect": "NoExecute"},
+          {"key": "e", "value": "", "effect": "NoSchedule"}]),
+        (["--reserved-memory", "0:memory=1Gi,hugepages-1Gi=2Gi", "--reserved-memory=1:memory=2Gi"],
+         "reservedMemory",
+         [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-1Gi": "2Gi"}},
+          {"numaNode": 1, "limits": {"memory": "2Gi"}}]),
+        (["--manifest-url-header=a:b,a:c"], "staticPodURLHeader", {"a": ["b", "c"]}),
+        (["--vmodule=x*=3"], "logging.vmodule", [{"filePattern": "x*", "verbosity": 3}]),
+    ],
+)  # fmt: skip
+def test_forms(arguments: list[str], field: str, value: object) -> None:
+    assert config.parse_flags(arguments).fields[field].value == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-pod=5"], "--max-pod: no such flag; did you mean --max-pods?"),
+        (["-x"], "-x: no such flag"),
+        (["run"], "run: is not a flag"),
+        (["--", "a"], "a: is not a flag"),
+        (["--max-pods"], "--max-pods: needs a value"),
+        (["--max-pods=a"], '--max-pods is "a": must be a whole number'),
+        (["--fail-swap-on=maybe"], "must be true or false"),
+        (["--kube-reserved=cpu"], "must be like key=value"),
+        (["--eviction-hard=memory.available=5"], "must be like memory.available<100Mi"),
+        (["--register-with-taints=a"], "must be like key=value:NoSchedule"),
+        (["--manifest-url-header=Authorization"], "<masked>"),
+        (["--node-labels=node-role.kubernetes.io/x="], "may not give itself"),
+        (["--node-labels=a b=c"], "is not a label key"),
+    ],
+)
+def test_errors(arguments: list[str], message: str) -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        config.parse_flags(arguments)
+    assert len(caught.value.problems) == 1
+    assert message in str(caught.value)
+
+
+def test_node_flags() -> None:
+    labels = "a=b,kubernetes.io/arch=x,node.kubernetes.io/x=y,my.kubelet.kubernetes.io/z="
+    node = config.parse_flags(
+        ["--kubeconfig=/k", f"--node-labels={labels}", "--hostname-override", "n"]
+    ).node
+    assert (node.kubeconfig, node.hostname_override, len(node.node_labels)) == ("/k", "n", 4)
+    assert node.root_dir == "/var/lib/kubelet"
+
+
+def test_warnings() -> None:
+    flags = config.parse_flags(["--max-pods=5", "--containerd=/x", "--v=2"])
+    assert flags.warnings == (
+        "flag --max-pods is deprecated: set maxPods in the file given to --config",
+        "flag --containerd has no meaning in this agent and is ignored",
+    )

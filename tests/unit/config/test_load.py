@@ -1,0 +1,318 @@
+"""Documents and flags to settings: precedence, strictness, derived values, all problems at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy import config
+
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+# What kubeadm writes: zeros that mean "not set".
+KUBEADM = (
+    HEAD
+    + """
+authentication:
+  anonymous: {enabled: false}
+  webhook: {cacheTTL: 0s, enabled: true}
+  x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}
+authorization:
+  mode: Webhook
+  webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}
+cgroupDriver: systemd
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+containerRuntimeEndpoint: ""
+cpuManagerReconcilePeriod: 0s
+crashLoopBackOff: {}
+evictionPressureTransitionPeriod: 0s
+fileCheckFrequency: 0s
+healthzBindAddress: 127.0.0.1
+healthzPort: 10248
+httpCheckFrequency: 0s
+imageMaximumGCAge: 0s
+imageMinimumGCAge: 0s
+logging:
+  flushFrequency: 0
+  options:
+    json: {infoBufferSize: "0"}
+    text: {infoBufferSize: "0"}
+  verbosity: 0
+memorySwap: {}
+nodeStatusReportFrequency: 0s
+nodeStatusUpdateFrequency: 0s
+rotateCertificates: true
+runtimeRequestTimeout: 0s
+shutdownGracePeriod: 0s
+shutdownGracePeriodCriticalPods: 0s
+staticPodPath: /etc/kubernetes/manifests
+streamingConnectionIdleTimeout: 0s
+syncFrequency: 0s
+volumeStatsAggPeriod: 0s
+"""
+)
+
+
+def load(text: str, *flags: str, **more: Any) -> config.LoadedConfig:
+    return config.load(HEAD + text, (), config.parse_flags(flags), **more)
+
+
+def problems(text: str, *flags: str) -> list[str]:
+    with pytest.raises(config.ConfigError) as caught:
+        load(text, *flags)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_kubeadm_file_means_the_defaults() -> None:
+    settings = config.load(KUBEADM).settings
+    defaults = config.default_settings()
+    assert settings.sync_frequency == defaults.sync_frequency == 60.0
+    assert settings.container_runtime_endpoint == defaults.container_runtime_endpoint
+    assert settings.logging == defaults.logging
+    assert settings.authorization == defaults.authorization
+    assert settings.node_status_report_frequency == 300.0
+    assert settings.cgroup_driver == "systemd"
+    assert settings.static_pod_path == "/etc/kubernetes/manifests"
+
+
+def test_json_is_read_too() -> None:
+    document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    assert config.load(json.dumps({**document, "maxPods": 7})).settings.max_pods == 7
+
+
+def test_precedence() -> None:
+    dropins = [
+        ("10.conf", HEAD + "maxPods: 20\nport: 1020\nkubeReserved: {cpu: 100m}\n"),
+        ("20.conf", HEAD + "port: 1030\nregistryBurst: null\nkubeReserved: {memory: 1Gi}\n"),
+    ]
+    flags = config.parse_flags(["--port", "1040"])
+    text = HEAD + "maxPods: 10\nregistryBurst: 3\npodsPerCore: 5\nport: 1010\n"
+    settings = config.load(text, dropins, flags).settings
+    assert (settings.pods_per_core, settings.max_pods, settings.port) == (5, 20, 1040)
+    assert settings.registry_burst == 10
+    assert dict(settings.kube_reserved) == {"cpu": "100m", "memory": "1Gi"}
+
+
+def test_feature_gates_of_a_flag_join_those_of_the_file() -> None:
+    text = "featureGates: {EventedPLEG: true, MemoryQoS: true}\n"
+    gates = load(text, "--feature-gates=MemoryQoS=false").settings.feature_gates
+    assert (gates.enabled("EventedPLEG"), gates.enabled("MemoryQoS")) == (True, False)
+    assert gates.enabled("EnvFiles")
+
+
+def test_all_beta_leaves_explicit_and_locked_gates_alone() -> None:
+    text = "featureGates: {AllBeta: false, EnvFiles: true}\n"
+    gates = load(text).settings.feature_gates
+    assert (gates.enabled("EnvFiles"), gates.enabled("HostnameOverride")) == (True, False)
+    assert gates.enabled("NodeSwap")
+
+
+def test_no_file_means_legacy_defaults_with_a_warning() -> None:
+    loaded = config.load(None)
+    settings = loaded.settings
+    assert settings.authentication.anonymous.enabled
+    assert settings.authorization.mode == "AlwaysAllow"
+    assert (settings.read_only_port, dict(settings.eviction_hard)) == (10255, {})
+    assert any("no configuration file" in warning for warning in loaded.warnings)
+
+
+def test_flag_zero_is_zero() -> None:
+    assert (
+        load("", "--streaming-connection-idle-timeout=0").settings
+        == load("", "--streaming-connection-idle-timeout", "0s").settings
+    )
+    settings = load("", "--streaming-connection-idle-timeout=0").settings
+    assert settings.streaming_connection_idle_timeout == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "flag", "wanted"),
+    [("true", "false", True), ("false", "true", True), ("false", "false", False)],
+)
+def test_seccomp_default_is_ored(file: str, flag: str, wanted: bool) -> None:
+    settings = load(f"seccompDefault: {file}\n", f"--seccomp-default={flag}").settings
+    assert settings.seccomp_default is wanted
+
+
+def test_derived_values() -> None:
+    text = "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 4\npodPidsLimit: -5\n"
+    settings = load(text).settings
+    assert settings.node_status_report_frequency == 7.0
+    assert not settings.serialize_image_pulls
+    assert settings.pod_pids_limit == -1
+    assert (
+        load("staticPodPath: pods\n", base_dir="/etc/k").settings.static_pod_path == "/etc/k/pods"
+    )
+    merged = load(
+        "mergeDefaultEvictionSettings: true\nevictionHard: {pid.available: 5%}\n"
+    ).settings
+    assert merged.eviction_hard["memory.available"] == "100Mi"
+    assert merged.eviction_hard["pid.available"] == "5%"
+    assert list(load("evictionHard: {pid.available: 5%}\n").settings.eviction_hard) == [
+        "pid.available"
+    ]
+
+
+def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
+    loaded = load("clusterDNS: [10.0.0.10, nonsense]\n")
+    assert loaded.settings.cluster_dns == ("10.0.0.10",)
+    assert loaded.warnings == ("clusterDNS: not an IP address, skipped: nonsense",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("maxPods: -1\n", "maxPods is -1: must be at least 0"),
+        ("maxPods: '5'\n", 'maxPods is "5": must be a whole number'),
+        ("port: 70000\n", "port is 70000: must be from 1 to 65535"),
+        ("healthzPort: -1\n", "healthzPort is -1: must be from 0 to 65535"),
+        ("address: here\n", 'address is "here": must be an IP address'),
+        ("syncFrequency: 10\n", "syncFrequency is 10: must be a duration"),
+        ("syncFrequency: -1s\n", 'syncFrequency is "-1s": must be at least 1ms'),
+        ("syncFreqency: 10s\n", "no such field; did you mean syncFrequency?"),
+        ("clientCAFile: x\n", "did you mean authentication.x509.clientCAFile?"),
+        ("authentication: {webhok: {}}\n", "authentication.webhok is {}: no such field; did you"),
+        ("authentication: yes\n", "authentication is true: must be an object"),
+        ("maxPods: 1\nmaxPods: 2\n", "maxPods: is given twice"),
+        ("runOnce: true\n", "runOnce is true: must be false"),
+        ("podLogsDir: logs\n", "must be an absolute path"),
+        ("podLogsDir: /var//log\n", "must be an absolute path"),
+        ("tlsCipherSuites: [NONE]\n", "tlsCipherSuites"),
+        ("cgroupDriver: other\n", "must be one of cgroupfs, systemd"),
+        ("containerLogMaxFiles: 1\n", "must be more than 1"),
+        ("containerLogMonitorInterval: 2s\n", "must be at least 3s"),
+        ("containerLogMaxSize: 10Zi\n", "must be a quantity"),
+        ("cpuCFSQuotaPeriod: 2s\n", "must be from 1ms to 1s"),
+        ("crashLoopBackOff: {maxContainerRestartPeriod: 500ms}\n", "must be from 1s to 5m0s"),
+        ("systemReserved: {gpu: '1'}\n", "systemReserved.gpu"),
+        ("systemReserved: {cpu: -1}\n", "must be a quantity >=0"),
+        ("reservedSystemCPUs: 3-1\n", "must be a list of CPUs"),
+        ("enforceNodeAllocatable: [none, pods]\n", "none must stand alone"),
+        ("enforceNodeAllocatable: [pods, pods]\n", "must not name anything twice"),
+        ("enforceNodeAllocatable: [kube-reserved]\n", "kubeReservedCgroup"),
+        ("cgroupsPerQOS: false\n", "cgroupsPerQOS is false: must be true"),
+        ("evictionHard: {memory.available: 101%}\n", "evictionHard.memory.available"),
+        ("evictionHard: {memory.free: 1Gi}\n", "unknown key"),
+        ("evictionSoft: {memory.available: 1Gi}\n", "evictionSoftGracePeriod.memory.available"),
+        ("evictionMinimumReclaim: {memory.available: 0%}\n", "percentage above 0%"),
+        ("imageGCLowThresholdPercent: 85\n", "must be less than imageGCHighThresholdPercent"),
+        ("imageMaximumGCAge: 1m\n", "more than imageMinimumGCAge"),
+        ("serializeImagePulls: true\nmaxParallelImagePulls: 2\n", "serializeImagePulls: false"),
+        ("shutdownGracePeriod: 500ms\n", "must be 0s or at least 1s"),
+        ("shutdownGracePeriodCriticalPods: 5s\n", "must not be more than shutdownGracePeriod"),
+        ("featureGates: {NodeSwap: false}\n", "locked to true"),
+        ("featureGates: {Nonsense: true}\n", "no such feature gate"),
+        ("featureGates: {EventedPLEG: 1}\n", "must be true or false"),
+        ("qosReserved: {memory: 50%}\n", "needs feature gate QOSReserved"),
+        ("memoryReservationPolicy: TieredReservation\n", "needs feature gate MemoryQoS"),
+        ("allowedUnsafeSysctls: [kernel.panic]\n", "not a namespaced sysctl"),
+        ("allowedUnsafeSysctls: ['*']\n", "not a sysctl name"),
+        ("registerWithTaints: [{key: a, effect: Never}]\n", "effects are NoSchedule"),
+        ("registerWithTaints: [{key: a}]\n", "registerWithTaints[0].effect: is required"),
+        ("registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: x}]\n", "timeAdded"),
+        ("preloadedImagesVerificationAllowlist: [a/b]\n", "NeverVerifyAllowlistedImages"),
+        ("reservedMemory: [{limits: {memory: '0'}}]\n", "must not be zero"),
+        ("reservedMemory: [{limits: {cpu: '1'}}]\n", "is not memory or hugepages-SIZE"),
+        ("userNamespaces: {idsPerPod: 65537}\n", "must be a multiple of 65536"),
+        ("tracing: {endpoint: 'http://x'}\n", "scheme must be dns"),
+        ("enableSystemLogHandler: false\nenableSystemLogQuery: true\n", "enableSystemLogHandler"),
+        ("systemCgroups: /x\n", "needs cgroupRoot"),
+        ("logging: {format: xml}\n", "must be one of text, json"),
+        ("logging: {options: {json: {splitStream: true}}}\n", "LoggingAlphaOptions"),
+        ("a: [\n", "is not YAML or JSON"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, message: str) -> None:
+    found = problems(text)
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_every_problem_is_told_at_once_with_its_source() -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(
+            HEAD + "maxPods: -1\nfoo: 1\n",
+            [("bad.conf", "port: 0.5\n")],
+            config.parse_flags(["--registry-qps=-1"]),
+            file_name="kubelet.yaml",
+        )
+    assert str(caught.value).split("\n")[1:] == [
+        "  kubelet.yaml: foo is 1: no such field",
+        "  kubelet.yaml: maxPods is -1: must be at least 0",
+        "  bad.conf: apiVersion: is required: kubelet.config.k8s.io/v1beta1",
+        "  bad.conf: kind: is required: KubeletConfiguration",
+        "  bad.conf: port is 0.5: must be a whole number from -2147483648 to 2147483647",
+        "  --registry-qps: registryPullQPS is -1: must be at least 0",
+    ]
+
+
+def test_headers_are_masked() -> None:
+    (problem,) = problems("staticPodURLHeader: {Authorization: s3cret}\n")
+    assert "s3cret" not in problem
+    settings = load("staticPodURLHeader: {Authorization: [s3cret]}\n").settings
+    assert settings.static_pod_url_header["Authorization"] == ("s3cret",)
+    assert "s3cret" not in json.dumps(config.document(settings))
+
+
+def test_the_document_of_settings_gives_the_same_settings() -> None:
+    text = """
+    registerWithTaints: [{key: a/b, value: c, effect: NoExecute}]
+    reservedMemory: [{numaNode: 1, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}]
+    shutdownGracePeriodByPodPriority: [{priority: 5, shutdownGracePeriodSeconds: 9}]
+    evictionSoft: {memory.available: 1.5Gi}
+    evictionSoftGracePeriod: {memory.available: 1m30s}
+    containerLogMaxSize: 1500k
+    cpuCFSQuotaPeriod: 1500us
+    logging: {vmodule: [{filePattern: a*, verbosity: 3}]}
+    featureGates: {EventedPLEG: true}
+    """
+    text = "\n".join(line.strip() for line in text.split("\n"))
+    settings = load(text).settings
+    assert config.load_document(config.document(settings)).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "fields"),
+    [
+        ({"cgroup_version": 2}, {}, []),
+        ({"cgroup_version": 1}, {}, ["failCgroupV1"]),
+        ({"cgroup_version": 1}, {"failCgroupV1": False}, []),
+        (
+            {"cgroup_version": 1},
+            {
+                "failCgroupV1": False,
+                "singleProcessOOMKill": False,
+                "memorySwap": {"swapBehavior": "LimitedSwap"},
+            },
+            ["singleProcessOOMKill", "memorySwap.swapBehavior"],
+        ),
+        ({"cgroup_version": 2, "swap_on": True}, {}, ["failSwapOn"]),
+        (
+            {"cgroup_version": 2, "online_cpus": frozenset({0, 1})},
+            {"reservedSystemCPUs": "0-2"},
+            ["reservedSystemCPUs"],
+        ),
+    ],
+)
+def test_check_host(facts: dict[str, Any], settings: dict[str, Any], fields: list[str]) -> None:
+    found = config.check_host(config.default_settings(**settings), **facts)
+    assert [problem.field for problem in found] == fields
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "main.yaml").write_text(HEAD + "staticPodPath: pods\nmaxPods: 1\n")
+    dropins = tmp_path / "d"
+    (dropins / "50-sub").mkdir(parents=True)
+    (dropins / "10.conf").write_text(HEAD + "maxPods: 2\nport: 1\n")
+    (dropins / "50-sub" / "x.conf").write_text(HEAD + "maxPods: 3\n")
+    (dropins / "60.yaml").write_text("not read")
+    flags = config.parse_flags([f"--config={tmp_path}/main.yaml", f"--config-dir={dropins}"])
+    settings = config.load_files(flags).settings
+    assert (settings.max_pods, settings.port) == (3, 1)
+    assert settings.static_pod_path == str(tmp_path / "pods")
+    with pytest.raises(config.ConfigError, match="cannot be read: No such file"):
+        config.load_files(config.parse_flags(["--config=/no/such/file"]))

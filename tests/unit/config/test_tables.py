@@ -1,0 +1,127 @@
+"""Our field, flag and gate tables agree with the reference's facts (tests/unit/data)."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy import config
+from kubeletpy.config.fields import DEFAULT_EVICTION_HARD, FIELDS
+from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.config.gates import GATES
+from kubeletpy.config.settings import attribute
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (DATA / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+FIELD_ROWS = [row for row in rows("config_fields.csv") if row["path"] not in ("apiVersion", "kind")]
+
+
+def default_of(text: str, kind: str) -> object:
+    """The reference's default as a document would write it."""
+    if text in ("null", "null (no cap)", '""', ""):
+        return None
+    if text.startswith("null"):
+        return None
+    text = text.partition(" (")[0]
+    if text == "[pods]":
+        return ["pods"]
+    if "memory.available" in text:
+        return dict(DEFAULT_EVICTION_HARD)
+    if kind.lstrip("*").startswith(("int", "uint", "float")):
+        return float(text)
+    return {"true": True, "false": False}.get(text, text)
+
+
+def in_document(document: dict[str, Any], path: str) -> object:
+    value: Any = document
+    for part in path.split("."):
+        value = value.get(part)
+        if value is None:
+            return None
+    return value
+
+
+def test_the_table_has_every_field_and_no_other() -> None:
+    wanted = {row["path"].split("[]")[0] for row in FIELD_ROWS}
+    assert set(FIELDS) == wanted
+
+
+@pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
+def test_default(row: dict[str, str]) -> None:
+    if "[]" in row["path"]:
+        return
+    document = config.document(config.default_settings())
+    if row["path"] == "cgroupRoot":
+        assert document["cgroupRoot"] == "/"
+        return
+    have, wanted = in_document(document, row["path"]), default_of(row["default"], row["type"])
+    assert (have or None) == (wanted or None)
+
+
+@pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
+def test_pointers_are_known(row: dict[str, str]) -> None:
+    if row["type"].startswith("*"):
+        assert FIELDS[row["path"]].pointer
+    elif row["path"] in FIELDS:
+        assert not FIELDS[row["path"]].pointer
+
+
+def test_every_field_is_an_attribute() -> None:
+    settings = config.default_settings()
+    for path in FIELDS:
+        value: Any = settings
+        for part in path.split("."):
+            value = getattr(value, attribute(part))
+
+
+def test_gates() -> None:
+    for row in rows("feature_gates.csv"):
+        gate = GATES[row["gate"]]
+        assert (gate.default, gate.locked) == (row["default"] == "true", row["locked"] == "yes")
+
+
+def test_every_flag_is_known() -> None:
+    have = {(flag.name, flag.field) for flag in FLAGS.values()}
+    assert have == {(row["flag"], row["config_field"].split(" ")[0]) for row in rows("flags.csv")}
+
+
+def test_flags_set_fields_that_exist() -> None:
+    assert {flag.field for flag in FLAGS.values() if flag.field} <= set(FIELDS)
+
+
+EXAMPLE = {
+    "bool": "true",
+    "int": "1",
+    "int32": "1",
+    "duration": "1m0s",
+    "map": "memory=1",
+    "map bool": "EventedPLEG=true",
+    "IP": "1.2.3.4",
+    "list key=value:effect": "a=b:NoSchedule",
+    "multimap k:v": "a:b",
+    "repeated N:res=qty,...": "0:memory=1Gi",
+    "tristate": "true",
+}
+
+
+@pytest.mark.parametrize("row", rows("flags.csv"), ids=lambda row: row["flag"])
+def test_every_flag_is_accepted(row: dict[str, str]) -> None:
+    text = EXAMPLE.get(row["type"], "x")
+    if row["flag"].startswith("eviction-") and row["type"] == "map":
+        text = "memory.available=1Mi" if "soft-" in row["flag"] or "mini" in row["flag"] else "a<1"
+    if row["flag"] == "vmodule":
+        text = "a=1"
+    values = config.parse_flags([f"--{row['flag']}={text}"])
+    flag = FLAGS[row["flag"]]
+    if flag.field:
+        assert values.fields[flag.field].flag == f"--{row['flag']}"
+    assert bool(values.warnings) == (row["deprecated"] == "yes" or flag.note == "meaningless")

@@ -1,0 +1,61 @@
+"""Durations and quantities, both ways."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeletpy.config import units
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "canonical"),
+    [
+        ("0", 0, "0s"),
+        ("1m0s", 60, "1m0s"),
+        ("1h", 3600, "1h0m0s"),
+        ("100ms", 0.1, "100ms"),
+        ("1.5h", 5400, "1h30m0s"),
+        ("-1.5s", -1.5, "-1.5s"),
+        ("1500us", 0.0015, "1.5ms"),
+        ("2µs", 2e-6, "2µs"),
+        ("5ns", 5e-9, "5ns"),
+        (".5s", 0.5, "500ms"),
+    ],
+)
+def test_durations(text: str, seconds: float, canonical: str) -> None:
+    assert units.parse_duration(text) == seconds
+    assert units.format_duration(seconds) == canonical
+
+
+@pytest.mark.parametrize("text", ["", "1", "1d", "s", "1s ", "--1s", "1.s.", "9999999h", "-"])
+def test_bad_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        units.parse_duration(text)
+
+
+@given(st.integers(min_value=-(10**15), max_value=10**15))
+def test_duration_round_trip(microseconds: int) -> None:
+    seconds = microseconds / 1e6
+    assert units.parse_duration(units.format_duration(seconds)) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("10Mi", 10485760), ("1.5Gi", 1610612736), ("1500m", 2), ("1e3", 1000), ("5k", 5000),
+     ("1E", 10**18), ("1Ei", 2**60), ("-1", -1), ("100n", 1)],
+)  # fmt: skip
+def test_quantities(text: str, value: int) -> None:
+    assert units.quantity_value(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "Mi", "1 Mi", "1mi", "nan", "inf", "1e9999", "0x10", "1Ki\n"])
+def test_bad_quantities(text: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        units.quantity_value(text)
+
+
+@given(st.integers(min_value=0, max_value=2**62))
+def test_bytes_round_trip(count: int) -> None:
+    assert units.quantity_value(units.format_bytes(count)) == count
