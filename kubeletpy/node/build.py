@@ -1,0 +1,183 @@
+"""The Node object as it is registered, and its status as it is kept. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.node.conditions import NodeHealth, node_conditions
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.resources import allocatable, capacity
+
+MAX_NAMES_PER_IMAGE = 5
+UNINITIALIZED_TAINT: api.Taint = {
+    "key": "node.cloudprovider.kubernetes.io/uninitialized",
+    "value": "true",
+    "effect": "NoSchedule",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """What the runtime says of itself, for the Node object."""
+
+    name: str = ""
+    version: str = ""
+    handlers: Sequence[api.NodeRuntimeHandler] = ()
+    supplemental_groups_policy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSummary:
+    """One image of the runtime."""
+
+    names: Sequence[str]
+    """Digests first, then tags."""
+    size_bytes: int
+
+
+def default_labels(hostname: str, architecture: str) -> dict[str, str]:
+    """The labels every node has (docs/reference: node labels)."""
+    return {
+        "kubernetes.io/hostname": hostname,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": architecture,
+    }
+
+
+def node_images(images: Iterable[ImageSummary], limit: int) -> list[api.ContainerImage]:
+    """The images a node reports: largest first, at most ``limit`` (-1: all)."""
+    ordered = sorted(images, key=lambda image: (-image.size_bytes, list(image.names)))
+    kept = ordered if limit < 0 else ordered[:limit]
+    return [
+        {"names": list(image.names)[:MAX_NAMES_PER_IMAGE], "sizeBytes": image.size_bytes}
+        for image in kept
+    ]
+
+
+def node_addresses(node_ips: Sequence[str], hostname: str) -> list[api.NodeAddress]:
+    """InternalIP of each address, then the Hostname."""
+    addresses: list[api.NodeAddress] = [
+        {"type": "InternalIP", "address": address} for address in node_ips
+    ]
+    addresses.append({"type": "Hostname", "address": hostname})
+    return addresses
+
+
+def node_status(
+    facts: MachineFacts,
+    options: NodeOptions,
+    runtime: RuntimeInfo,
+    *,
+    node_ips: Sequence[str],
+    hostname: str,
+    images: Iterable[ImageSummary],
+    health: NodeHealth,
+    old: api.NodeStatus,
+    now: float,
+) -> api.NodeStatus:
+    """The whole status of the node (docs/reference: node, status setters)."""
+    total = capacity(facts, options)
+    status: api.NodeStatus = {
+        "addresses": node_addresses(node_ips, hostname),
+        "capacity": total,
+        "allocatable": allocatable(total, options),
+        "conditions": node_conditions(old.get("conditions") or (), health, now),
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": options.kubelet_port}},
+        "images": node_images(images, options.max_images),
+        "nodeInfo": {
+            "machineID": facts.machine_id,
+            "systemUUID": facts.system_uuid,
+            "bootID": facts.boot_id,
+            "kernelVersion": facts.kernel_version,
+            "osImage": facts.os_image,
+            "containerRuntimeVersion": f"{runtime.name}://{runtime.version}",
+            "kubeletVersion": options.version,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": facts.architecture,
+        },
+    }
+    if facts.swap_bytes:
+        status["nodeInfo"]["swap"] = {"capacity": facts.swap_bytes}
+    if runtime.handlers:
+        status["runtimeHandlers"] = list(runtime.handlers)
+    if runtime.supplemental_groups_policy:
+        status["features"] = {"supplementalGroupsPolicy": True}
+    return status
+
+
+def new_node(
+    options: NodeOptions, hostname: str, architecture: str, status: api.NodeStatus
+) -> api.Node:
+    """The Node object of a node that the API does not know yet."""
+    taints = list(options.taints)
+    if options.external_cloud_provider:
+        taints.append(UNINITIALIZED_TAINT)
+    spec: api.NodeSpec = {}
+    if taints:
+        spec["taints"] = taints
+    if options.provider_id:
+        spec["providerID"] = options.provider_id
+    metadata: api.ObjectMeta = {
+        "name": options.name,
+        "labels": {**default_labels(hostname, architecture), **options.labels},
+    }
+    if options.controller_attach_detach:
+        metadata["annotations"] = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+SYNCED_LABELS = (
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+)
+
+
+def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | None:
+    """What a node that is already registered must be told about labels and annotations."""
+    labels = existing["metadata"].get("labels") or {}
+    wanted_labels = wanted["metadata"].get("labels") or {}
+    changed = {
+        key: wanted_labels[key]
+        for key in SYNCED_LABELS
+        if key in wanted_labels and labels.get(key) != wanted_labels[key]
+    }
+    notes = existing["metadata"].get("annotations") or {}
+    wanted_notes = wanted["metadata"].get("annotations") or {}
+    new_notes = {key: text for key, text in wanted_notes.items() if notes.get(key) != text}
+    metadata: dict[str, object] = {}
+    if changed:
+        metadata["labels"] = changed
+    if new_notes:
+        metadata["annotations"] = new_notes
+    return {"metadata": metadata} if metadata else None
+
+
+def meaningful(status: api.NodeStatus) -> dict[str, object]:
+    """A status without its heartbeat times: what is worth a write of its own."""
+    plain: dict[str, object] = {key: value for key, value in status.items() if key != "conditions"}
+    plain["conditions"] = [
+        {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
+        for condition in status.get("conditions") or ()
+    ]
+    return plain

@@ -1,0 +1,106 @@
+"""The conditions of a node (docs/reference: node conditions). Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
+
+RUNTIME_DOWN_AFTER_S = 30.0
+"""No good answer of the runtime for so long: it is down."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """What decides whether the node is Ready."""
+
+    runtime_error: str = ""
+    """Why the runtime is not to be used; empty when it is fine."""
+    network_error: str = ""
+    pleg_error: str = ""
+    storage_error: str = ""
+    shutting_down: bool = False
+    missing_capacity: Sequence[str] = ()
+
+    def problems(self) -> list[str]:
+        """Everything that keeps the node from being Ready."""
+        found = [
+            text
+            for text in (
+                self.runtime_error,
+                self.network_error,
+                self.storage_error,
+                self.pleg_error,
+            )
+            if text
+        ]
+        if self.missing_capacity:
+            names = ", ".join(self.missing_capacity)
+            found.append(f"missing node capacity for resources: {names}")
+        if self.shutting_down:
+            found.append("node is shutting down")
+        return found
+
+
+def network_not_ready(message: str) -> str:
+    """How a runtime without a network is spoken of."""
+    return f"container runtime network not ready: {message}"
+
+
+def _condition(
+    kind: str,
+    status: bool,
+    reason: str,
+    message: str,
+    *,
+    before: api.NodeCondition | None,
+    now: float,
+) -> api.NodeCondition:
+    text = "True" if status else "False"
+    same = before is not None and before.get("status") == text
+    return {
+        "type": kind,
+        "status": text,
+        "lastHeartbeatTime": format_time(now),
+        "lastTransitionTime": (
+            before["lastTransitionTime"]
+            if same and before is not None and "lastTransitionTime" in before
+            else format_time(now)
+        ),
+        "reason": reason,
+        "message": message,
+    }
+
+
+PRESSURES = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def node_conditions(
+    old: Iterable[api.NodeCondition], health: NodeHealth, now: float
+) -> list[api.NodeCondition]:
+    """The node's own conditions after those that others set.
+
+    Args:
+        old: the conditions shown before; foreign ones are kept.
+        now: Unix seconds.
+    """
+    before = {condition["type"]: condition for condition in old}
+    made = [
+        _condition(kind, False, reason, message, before=before.get(kind), now=now)
+        for kind, reason, message in PRESSURES
+    ]
+    problems = health.problems()
+    reason, message = "KubeletReady", "kubelet is posting ready status"
+    if problems:
+        reason = "KubeletNotReady"
+        message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    before_ready = before.get("Ready")
+    made.append(_condition("Ready", not problems, reason, message, before=before_ready, now=now))
+    own = {condition["type"] for condition in made}
+    return [condition for kind, condition in before.items() if kind not in own] + made

@@ -1,0 +1,108 @@
+"""What machine this is: the facts a Node object shows, read once from the kernel's files.
+
+The edge: reads files, decides nothing. A fact that cannot be read is empty or 0, never an error: a
+node with an unknown boot id still runs pods.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+"""Kernel machine names as Kubernetes writes them (Go's GOARCH)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """One machine at one boot."""
+
+    hostname: str
+    architecture: str
+    kernel_version: str
+    os_image: str
+    machine_id: str
+    system_uuid: str
+    boot_id: str
+    cpu_count: int
+    memory_bytes: int
+    swap_bytes: int
+    root_storage_bytes: int
+    """Size of the file system that holds the agent's root directory."""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _os_image() -> str:
+    for line in _read("/etc/os-release").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            return value.strip().strip('"')
+    return "Linux"
+
+
+def _meminfo() -> dict[str, int]:
+    sizes = {}
+    for line in _read("/proc/meminfo").splitlines():
+        key, _, rest = line.partition(":")
+        words = rest.split()
+        if len(words) == 2 and words[0].isdigit():
+            sizes[key] = int(words[0]) * 1024
+    return sizes
+
+
+def _storage(directory: Path) -> int:
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    try:
+        sizes = os.statvfs(directory)
+    except OSError:
+        return 0
+    return sizes.f_frsize * sizes.f_blocks
+
+
+def read_machine_facts(root_dir: Path) -> MachineFacts:
+    """Read the facts; blocks for some file reads, all from the kernel's own file systems."""
+    memory = _meminfo()
+    machine = platform.machine()
+    machine_id = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id")
+    return MachineFacts(
+        hostname=socket.gethostname(),
+        architecture=ARCHITECTURES.get(machine, machine),
+        kernel_version=platform.release(),
+        os_image=_os_image(),
+        machine_id=machine_id,
+        system_uuid=_read("/sys/class/dmi/id/product_uuid") or machine_id,
+        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        cpu_count=os.cpu_count() or 1,
+        memory_bytes=memory.get("MemTotal", 0),
+        swap_bytes=memory.get("SwapTotal", 0),
+        root_storage_bytes=_storage(root_dir),
+    )
+
+
+def default_route_ip() -> str:
+    """The address this machine would send from (no packet is sent); empty without a route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only the routing table is asked
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
+def resolve(name: str) -> list[str]:
+    """Addresses of a host name, none when it has none; may block on DNS."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

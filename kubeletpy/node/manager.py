@@ -1,0 +1,212 @@
+"""Registers the node and keeps its status true.
+
+A change of health is written at once (:meth:`NodeManager.poke`); what has not changed is written
+every report period only. Must never decide what is healthy: it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
+from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden
+from kubeletpy.kubeapi.protocol import NODES, KubeApi
+from kubeletpy.node import build
+from kubeletpy.node.build import ImageSummary, RuntimeInfo
+from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.status_events import condition_events
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.1, 7.0
+JITTER = 0.04
+IMAGES_FRESH_S = 30.0
+
+
+class NodeManager:
+    """One node's object in the API."""
+
+    def __init__(
+        self,
+        kube_api: KubeApi,
+        clock: Clock,
+        options: NodeOptions,
+        facts: MachineFacts,
+        *,
+        node_ips: Sequence[str],
+        recorder: EventRecorder,
+        health: Callable[[], NodeHealth],
+        runtime_info: Callable[[], RuntimeInfo],
+        list_images: Callable[[], Awaitable[Sequence[ImageSummary]]],
+        rng: random.Random | None = None,
+    ) -> None:
+        """``health`` and ``runtime_info`` are asked at each write; ``list_images`` may fail."""
+        self._api = kube_api
+        self._clock = clock
+        self._options = options
+        self._facts = facts
+        self._node_ips = node_ips
+        self._recorder = recorder
+        self._health = health
+        self._runtime_info = runtime_info
+        self._list_images = list_images
+        self._rng = rng or random.Random()
+        self._node: api.Node | None = None
+        self._poked = asyncio.Event()
+        self._images: Sequence[ImageSummary] = ()
+        self._images_at = float("-inf")
+        self._written_at = float("-inf")
+        self._boot_id = ""
+        self.registered = asyncio.Event()
+        """Set once the API has the node."""
+
+    @property
+    def node(self) -> api.Node | None:
+        """The node as the API last showed it to us; None before registration."""
+        return self._node
+
+    @property
+    def uid(self) -> str:
+        """The Node's uid; empty before registration."""
+        return "" if self._node is None else self._node["metadata"].get("uid", "")
+
+    def poke(self) -> None:
+        """Something that the status shows has changed: write it now."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Register, then keep the status until cancelled."""
+        await self._register()
+        while True:
+            try:
+                await self._write_status()
+            except ApiError as error:
+                log.warning(
+                    "could not write the node status; trying again",
+                    extra={"node": self._options.name, "why": str(error)},
+                )
+            period = self._options.status_update_s * (1 + JITTER * self._rng.random())
+            try:
+                async with asyncio.timeout(period):
+                    await self._poked.wait()
+            except TimeoutError:
+                continue
+
+    async def _status(self, old: api.NodeStatus) -> api.NodeStatus:
+        self._poked.clear()
+        return build.node_status(
+            self._facts,
+            self._options,
+            self._runtime_info(),
+            node_ips=self._node_ips,
+            hostname=self._facts.hostname,
+            images=await self._fresh_images(),
+            health=self._health(),
+            old=old,
+            now=self._clock.now(),
+        )
+
+    async def _fresh_images(self) -> Sequence[ImageSummary]:
+        now = asyncio.get_running_loop().time()
+        if now - self._images_at > IMAGES_FRESH_S:
+            self._images_at = now
+            self._images = await self._list_images()
+        return self._images
+
+    async def _register(self) -> None:
+        delay = FIRST_RETRY_S
+        while True:
+            try:
+                await self._register_once()
+            except ApiError as error:
+                log.warning(
+                    "could not register the node; trying again",
+                    extra={"node": self._options.name, "why": str(error)},
+                )
+                await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
+                delay = min(delay * 2, LAST_RETRY_S)
+                continue
+            self.registered.set()
+            return
+
+    async def _register_once(self) -> None:
+        name = self._options.name
+        if not self._options.register:
+            self._remember(await self._api.get(NODES, name))
+            return
+        wanted = build.new_node(
+            self._options,
+            self._facts.hostname,
+            self._facts.architecture,
+            await self._status({}),
+        )
+        try:
+            created = await self._api.create(NODES, cast(JSON, wanted))
+        except (AlreadyExists, Forbidden):
+            # Forbidden too: an admission plugin may refuse the creation of what already exists
+            existing = await self._api.get(NODES, name)
+            patch = build.metadata_patch(cast(api.Node, existing), wanted)
+            if patch is not None:
+                existing = await self._api.patch(NODES, name, patch)
+            self._remember(existing)
+            return
+        self._remember(created)
+        self._written_at = asyncio.get_running_loop().time()
+        self._tell({}, wanted["status"])
+
+    def _remember(self, node: JSON) -> None:
+        self._node = cast(api.Node, node)
+        self._boot_id = (self._node.get("status") or {}).get("nodeInfo", {}).get("bootID", "")
+
+    async def _write_status(self) -> None:
+        assert self._node is not None, "status is written after registration"
+        old = self._node.get("status") or {}
+        status = await self._status(old)
+        now = asyncio.get_running_loop().time()
+        due = now - self._written_at >= self._options.status_report_s
+        if not due and build.meaningful(old) == build.meaningful(status):
+            return
+        patch: JSON = {"status": _status_changes(old, status)}
+        if self._boot_id and self._boot_id != self._facts.boot_id:
+            self._recorder.event(
+                node_reference(self._options.name, self.uid),
+                WARNING,
+                "Rebooted",
+                f"Node {self._options.name} has been rebooted, boot id: {self._facts.boot_id}",
+            )
+        answer = await self._api.patch(NODES, self._options.name, patch, subresource="status")
+        self._remember(answer)
+        self._written_at = now
+        self._tell(old, status)
+
+    def _tell(self, old: api.NodeStatus, new: api.NodeStatus) -> None:
+        reference = node_reference(self._options.name, self.uid)
+        for reason in condition_events(old, new):
+            message = f"Node {self._options.name} status is now: {reason}"
+            self._recorder.event(reference, NORMAL, reason, message)
+
+
+def _status_changes(old: api.NodeStatus, new: api.NodeStatus) -> JSON:
+    """What a strategic merge patch must say; lists that would be merged are replaced."""
+    changed: JSON = {
+        name: value
+        for name, value in new.items()
+        if name != "conditions" and value != old.get(name)
+    }
+    if "addresses" in changed:
+        changed["addresses"] = [*changed["addresses"], {"$patch": "replace"}]
+    changed["conditions"] = [
+        condition
+        for condition in new["conditions"]
+        if condition["type"] in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+    ]
+    return changed

@@ -1,0 +1,59 @@
+"""Capacity and allocatable of a node (docs/reference: node level, allocatable formula). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Decimal
+
+from kubeletpy.api.quantity import milli_value, value
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.options import NodeOptions
+
+STORAGE = "ephemeral-storage"
+
+
+def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
+    """What the machine has, as quantities."""
+    pods = options.max_pods
+    if options.pods_per_core > 0:
+        pods = min(pods, options.pods_per_core * facts.cpu_count)
+    return {
+        "cpu": str(facts.cpu_count),
+        "memory": f"{facts.memory_bytes // 1024}Ki",
+        STORAGE: f"{facts.root_storage_bytes // 1024}Ki",
+        "pods": str(pods),
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
+    }
+
+
+def _threshold(text: str, total: int) -> int:
+    if text.endswith("%"):
+        share = Decimal(text[:-1]) / 100
+        return int((share * total).to_integral_value(ROUND_FLOOR))
+    return value(text)
+
+
+def allocatable(total: Mapping[str, str], options: NodeOptions) -> dict[str, str]:
+    """Capacity less reservations and hard eviction thresholds; never below zero."""
+    left = dict(total)
+    cpu = milli_value(total["cpu"])
+    reserved_cpu = sum(
+        milli_value(reserved.get("cpu", "0"))
+        for reserved in (options.kube_reserved, options.system_reserved)
+    )
+    if options.reserved_cpus:
+        reserved_cpu = options.reserved_cpus * 1000
+    rest = max(cpu - reserved_cpu, 0)
+    left["cpu"] = str(rest // 1000) if rest % 1000 == 0 else f"{rest}m"
+    for resource, signal in (("memory", "memory.available"), (STORAGE, "nodefs.available")):
+        size = value(total[resource])
+        taken = sum(
+            value(reserved.get(resource, "0"))
+            for reserved in (options.kube_reserved, options.system_reserved)
+        )
+        if signal in options.eviction_hard:
+            taken += _threshold(options.eviction_hard[signal], size)
+        amount = max(size - taken, 0)
+        left[resource] = str(amount) if amount % 1024 else f"{amount // 1024}Ki"
+    return left

@@ -1,0 +1,247 @@
+"""Container statuses as kubectl shows them, from runtime records and the status before.
+
+Pure; the rows are those of docs/reference, container status. What the runtime lost is told as lost
+(exit code 137, ContainerStatusUnknown), never as success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_nanoseconds
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.restart_rules import should_container_be_restarted
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.status.phase import RESTARTING_ALL
+from kubeletpy.status.reported_resources import reported_resources
+
+LOST_EXIT_CODE = 137
+LOST_REASON = "ContainerStatusUnknown"
+LOST_MESSAGE = "The container's record is gone from the runtime; how it ended is not known"
+WAS_RUNNING_MESSAGE = (
+    "The container was running, but its record is gone from the runtime; how it ended is not known"
+)
+RESTART_ALL_MESSAGE = "The container was removed to restart all containers of the pod"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInputs:
+    """What the statuses of one list of containers are made from."""
+
+    pod: Pod
+    runtime: PodRuntimeStatus
+    runtime_name: str
+    start_errors: Mapping[str, StartError] = field(default_factory=dict)
+    restarting_all: bool = False
+    """The pod is in the middle of a restart of all its containers."""
+    recursive_read_only: bool = False
+    """The pod's runtime handler can mount read-only recursively."""
+
+
+def lost(message: str = LOST_MESSAGE, reason: str = LOST_REASON) -> api.ContainerStateTerminated:
+    """The termination of a container of which nobody knows how it ended."""
+    return {"exitCode": LOST_EXIT_CODE, "reason": reason, "message": message}
+
+
+def container_statuses(
+    inputs: ContainerInputs,
+    kind: ContainerKind,
+    containers: Sequence[api.Container],
+    old: Iterable[api.ContainerStatus],
+) -> list[api.ContainerStatus]:
+    """The statuses of one kind of containers; init ones in spec order, others by name."""
+    before = {status.get("name", ""): status for status in old}
+    statuses = []
+    for container in containers:
+        status = _one(inputs, kind, container, before.get(container["name"]))
+        statuses.append(_waiting_for_start(inputs, kind, container, status))
+    if kind is not ContainerKind.INIT:
+        statuses.sort(key=lambda status: status["name"])
+    return statuses
+
+
+def _one(
+    inputs: ContainerInputs,
+    kind: ContainerKind,
+    container: api.Container,
+    old: api.ContainerStatus | None,
+) -> api.ContainerStatus:
+    name = container["name"]
+    records = [record for record in inputs.runtime.containers if record.name == name][:2]
+    if not records:
+        return _without_record(inputs, kind, container, old)
+    status = _from_record(inputs, container, records[0], old)
+    if len(records) > 1:
+        status["lastState"] = _state(inputs, records[1], None)
+    return status
+
+
+def _without_record(
+    inputs: ContainerInputs,
+    kind: ContainerKind,
+    container: api.Container,
+    old: api.ContainerStatus | None,
+) -> api.ContainerStatus:
+    old_state = (old or {}).get("state") or {}
+    if old is not None and "terminated" in old_state and not inputs.restarting_all:
+        return {**old}
+    status = _default(inputs, container, old)
+    if inputs.restarting_all and old is not None and "waiting" not in old_state:
+        status["state"] = {"waiting": {"reason": RESTARTING_ALL, "message": RESTART_ALL_MESSAGE}}
+        status["lastState"] = {"terminated": lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)}
+        status["restartCount"] = (old.get("restartCount") or 0) + 1
+        return status
+    if "running" in old_state and not status.get("lastState"):
+        # it ran and is gone: shown as ended, so that the pod does not fall back to Pending
+        status["lastState"] = {"terminated": lost(WAS_RUNNING_MESSAGE)}
+        if not inputs.pod.being_deleted:
+            status["restartCount"] = (status.get("restartCount") or 0) + 1
+    if kind is ContainerKind.INIT and not is_sidecar(container) and _regular_created(inputs):
+        status["state"] = {
+            "terminated": {
+                "exitCode": 0,
+                "reason": "Completed",
+                "message": "The record is gone from the runtime, but the pod went on after it",
+            }
+        }
+    return status
+
+
+def _default(
+    inputs: ContainerInputs, container: api.Container, old: api.ContainerStatus | None
+) -> api.ContainerStatus:
+    reason = "PodInitializing" if inputs.pod.init_containers else "ContainerCreating"
+    status: api.ContainerStatus = {
+        "name": container["name"],
+        "image": container.get("image") or "",
+        "imageID": "",
+        "ready": False,
+        "restartCount": (old or {}).get("restartCount") or 0,
+        "state": {"waiting": {"reason": reason}},
+        "lastState": (old or {}).get("lastState") or {},
+    }
+    return _with_mounts(inputs, container, status)
+
+
+def _with_mounts(
+    inputs: ContainerInputs, container: api.Container, status: api.ContainerStatus
+) -> api.ContainerStatus:
+    mounts: list[api.VolumeMountStatus] = []
+    for mount in container.get("volumeMounts") or ():
+        shown: api.VolumeMountStatus = {
+            "name": mount.get("name", ""),
+            "mountPath": mount.get("mountPath", ""),
+        }
+        if mount.get("readOnly"):
+            shown["readOnly"] = True
+            wanted = mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
+            recursive = wanted and inputs.recursive_read_only
+            shown["recursiveReadOnly"] = "Enabled" if recursive else "Disabled"
+        mounts.append(shown)
+    if mounts:
+        status["volumeMounts"] = mounts
+    return status
+
+
+def _from_record(
+    inputs: ContainerInputs,
+    container: api.Container,
+    record: ContainerStatus,
+    old: api.ContainerStatus | None,
+) -> api.ContainerStatus:
+    container_id = f"{inputs.runtime_name}://{record.id}"
+    old_state = (old or {}).get("state") or {}
+    old_count = (old or {}).get("restartCount") or 0
+    status: api.ContainerStatus = {
+        "name": record.name,
+        "image": record.image,
+        "imageID": record.image_ref,
+        "containerID": container_id,
+        "ready": False,
+        "restartCount": max(record.restart_count, old_count),
+        "state": _state(inputs, record, old),
+        "lastState": (old or {}).get("lastState") or {},
+        "allocatedResources": (container.get("resources") or {}).get("requests") or {},
+        "resources": reported_resources(container, record, old, container_id),
+    }
+    if not status["allocatedResources"]:
+        del status["allocatedResources"]
+    same = (old or {}).get("containerID") == container_id
+    if not same and "terminated" in old_state:
+        status["lastState"] = {"terminated": old_state["terminated"]}
+    if record.running and "terminated" in old_state and old_count >= record.restart_count:
+        status["restartCount"] = old_count if same else old_count + 1
+    if record.running and old is not None and same and "started" in old:
+        status["started"] = old["started"]
+    if record.state is ContainerState.UNKNOWN and "running" in old_state:
+        status["restartCount"] = old_count + 1
+    if record.user is not None:
+        status["user"] = {
+            "linux": {
+                "uid": record.user.uid,
+                "gid": record.user.gid,
+                "supplementalGroups": list(record.user.supplemental_groups),
+            }
+        }
+    return _with_mounts(inputs, container, status)
+
+
+def _state(
+    inputs: ContainerInputs, record: ContainerStatus, old: api.ContainerStatus | None
+) -> api.ContainerState:
+    if record.state is ContainerState.RUNNING:
+        return {"running": {"startedAt": format_nanoseconds(record.started_at)}}
+    if record.state is ContainerState.EXITED:
+        ended: api.ContainerStateTerminated = {
+            "exitCode": record.exit_code,
+            "reason": record.reason,
+            "startedAt": format_nanoseconds(record.started_at),
+            "finishedAt": format_nanoseconds(record.finished_at),
+            "containerID": f"{inputs.runtime_name}://{record.id}",
+        }
+        if record.message:
+            ended["message"] = record.message
+        return {"terminated": ended}
+    was_running = "running" in ((old or {}).get("state") or {})
+    if record.state is ContainerState.UNKNOWN and was_running:
+        if inputs.restarting_all:
+            return {"terminated": lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)}
+        return {"terminated": lost()}
+    return {"waiting": {}}
+
+
+def _regular_created(inputs: ContainerInputs) -> bool:
+    names = {container["name"] for container in inputs.pod.containers}
+    return any(record.name in names for record in inputs.runtime.containers)
+
+
+def _waiting_for_start(
+    inputs: ContainerInputs,
+    kind: ContainerKind,
+    container: api.Container,
+    status: api.ContainerStatus,
+) -> api.ContainerStatus:
+    """A container that should run, but whose start failed or is held back, waits and says why."""
+    error = inputs.start_errors.get(container["name"])
+    if error is None:
+        return status
+    record = inputs.runtime.newest(container["name"])
+    if kind is ContainerKind.INIT and not is_sidecar(container):
+        done = record is not None and record.state is ContainerState.EXITED
+        if (done and record is not None and record.exit_code == 0) or (
+            record is None and _regular_created(inputs)
+        ):
+            return status
+    if not should_container_be_restarted(inputs.pod, container, inputs.runtime)[0]:
+        return status
+    state = status.get("state") or {}
+    waiting: api.ContainerStatus = {
+        **status,
+        "state": {"waiting": {"reason": error.code, "message": error.message}},
+    }
+    if "terminated" in state:
+        waiting["lastState"] = {"terminated": state["terminated"]}
+    return waiting

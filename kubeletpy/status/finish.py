@@ -1,0 +1,64 @@
+"""The last status of a pod: whatever is still open when its worker is done is settled here.
+
+Pure (docs/reference: end of worker). What nobody saw end is told as lost, never as success.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.status.container_status import lost
+
+
+def finished_status(pod: Pod, status: api.PodStatus) -> api.PodStatus:
+    """The status with every container terminated and, for all but static pods, a terminal phase."""
+    done: api.PodStatus = {**status}
+    if _has_initialized(pod, status):
+        done["containerStatuses"] = [
+            _ended(entry) for entry in status.get("containerStatuses") or ()
+        ]
+    entries = status.get("initContainerStatuses") or []
+    if entries:
+        begun = _begun(entries)
+        done["initContainerStatuses"] = [
+            _ended(entry) if index < begun else entry for index, entry in enumerate(entries)
+        ]
+    if not pod.is_static and done.get("phase") not in ("Succeeded", "Failed"):
+        done["phase"] = "Failed"
+    return done
+
+
+def _ended(entry: api.ContainerStatus) -> api.ContainerStatus:
+    if "terminated" in (entry.get("state") or {}):
+        return entry
+    return {**entry, "state": {"terminated": lost()}, "ready": False, "started": False}
+
+
+def _begun(entries: list[api.ContainerStatus]) -> int:
+    """How many init containers show signs of having been started; at least one."""
+    for index in range(len(entries) - 1, -1, -1):
+        state = entries[index].get("state") or {}
+        if "waiting" not in state or (entries[index].get("lastState") or {}).get("terminated"):
+            return index + 1
+    return 1
+
+
+def _has_initialized(pod: Pod, status: api.PodStatus) -> bool:
+    if not pod.init_containers:
+        return True
+    for entry in status.get("containerStatuses") or ():
+        if (entry.get("lastState") or {}).get("terminated"):
+            return True
+        if "waiting" not in (entry.get("state") or {}):
+            return True
+    inits = status.get("initContainerStatuses") or []
+    if not inits:
+        return False
+    last, spec = inits[-1], pod.init_containers[-1]
+    state = last.get("state") or {}
+    if is_sidecar(spec):
+        return "running" in state and bool(last.get("started"))
+    for ended in (state.get("terminated"), (last.get("lastState") or {}).get("terminated")):
+        if ended is not None and ended.get("exitCode") == 0:
+            return True
+    return False

@@ -1,0 +1,266 @@
+"""From what the runtime says to what the API shows: the whole status of a pod.
+
+Pure: everything it needs is in :class:`StatusInputs`. It must never store or send anything.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.qos import qos_class
+from kubeletpy.pods.restart_rules import could_restart_all
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.status import conditions
+from kubeletpy.status.container_status import ContainerInputs, container_statuses
+from kubeletpy.status.phase import compute_phase
+
+DEADLINE_REASON = "DeadlineExceeded"
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusInputs:
+    """All that a pod's API status is made from."""
+
+    pod: Pod
+    runtime: PodRuntimeStatus
+    runtime_name: str
+    old: api.PodStatus
+    """The newest status kept for the pod; without one, the API's."""
+    now: float
+    """Unix seconds."""
+    sandbox_usable: bool
+    """No new sandbox is needed before containers can start."""
+    host_ips: Sequence[str] = ()
+    """The node's addresses, preferred family first; at most two count."""
+    start_errors: Mapping[str, StartError] = field(default_factory=dict)
+    probes: ProbeResults = field(default_factory=ProbeResults)
+    terminated: bool = False
+    """The worker has stopped everything of the pod."""
+    restarting_all: bool = False
+    agent_started_at: float = 0.0
+    """Unix seconds; containers older than that keep the readiness the API knows."""
+    recursive_read_only: bool = False
+
+
+def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
+    """The status of a pod, without transition times and startTime (set when it is stored)."""
+    pod, old = inputs.pod, inputs.old
+    status = _with_containers(inputs)
+    every = [*status.get("initContainerStatuses", ()), *status["containerStatuses"]]
+    phase, reason, message = _phase(inputs, every)
+    status["phase"] = phase
+    if reason:
+        status["reason"] = reason
+    if message:
+        status["message"] = message
+    by_name = {entry["name"]: entry for entry in every}
+    status["conditions"] = _conditions(inputs, by_name, phase)
+    status["qosClass"] = qos_class(pod).value
+    status["observedGeneration"] = max(pod.generation, old.get("observedGeneration") or 0)
+    if not status["observedGeneration"]:
+        del status["observedGeneration"]
+    if "startTime" in old:
+        status["startTime"] = old["startTime"]
+    return _with_addresses(inputs, status)
+
+
+def deadline(pod: Pod, start_time: str | None) -> float | None:
+    """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""
+    seconds = pod.spec.get("activeDeadlineSeconds")
+    if seconds is None or not start_time:
+        return None
+    return parse_time(start_time) + seconds
+
+
+def _with_containers(inputs: StatusInputs) -> api.PodStatus:
+    pod, old = inputs.pod, inputs.old
+    common = ContainerInputs(
+        pod=pod,
+        runtime=inputs.runtime,
+        runtime_name=inputs.runtime_name,
+        start_errors=inputs.start_errors,
+        restarting_all=inputs.restarting_all,
+        recursive_read_only=inputs.recursive_read_only,
+    )
+    status: api.PodStatus = {
+        "containerStatuses": container_statuses(
+            common, ContainerKind.REGULAR, pod.containers, old.get("containerStatuses") or ()
+        )
+    }
+    if pod.init_containers:
+        status["initContainerStatuses"] = container_statuses(
+            common, ContainerKind.INIT, pod.init_containers, old.get("initContainerStatuses") or ()
+        )
+    if pod.ephemeral_containers:
+        status["ephemeralContainerStatuses"] = container_statuses(
+            common,
+            ContainerKind.EPHEMERAL,
+            pod.ephemeral_containers,
+            old.get("ephemeralContainerStatuses") or (),
+        )
+    _set_started_and_ready(inputs, pod.containers, status["containerStatuses"])
+    _set_started_and_ready(
+        inputs, pod.init_containers, status.get("initContainerStatuses") or [], init=True
+    )
+    return status
+
+
+def _set_started_and_ready(
+    inputs: StatusInputs,
+    containers: Iterable[api.Container],
+    statuses: list[api.ContainerStatus],
+    *,
+    init: bool = False,
+) -> None:
+    """Fill ``started`` and ``ready`` of statuses just made (docs/reference: probes, status use)."""
+    specs = {container["name"]: container for container in containers}
+    for status in statuses:
+        container = specs[status["name"]]
+        state = status.get("state") or {}
+        container_id = status.get("containerID", "").partition("://")[2]
+        running = "running" in state
+        started = running and _started(inputs, container, container_id, status)
+        status["started"] = started
+        if init and not is_sidecar(container):
+            ended = state.get("terminated")
+            status["ready"] = ended is not None and ended.get("exitCode") == 0
+        else:
+            status["ready"] = started and _ready(inputs, container, container_id, status)
+
+
+def _started(
+    inputs: StatusInputs, container: api.Container, container_id: str, status: api.ContainerStatus
+) -> bool:
+    outcome = inputs.probes.startup.get(container_id)
+    if outcome is not None:
+        return outcome is ProbeOutcome.SUCCESS
+    return "startupProbe" not in container or bool(status.get("started"))
+
+
+def _ready(
+    inputs: StatusInputs, container: api.Container, container_id: str, status: api.ContainerStatus
+) -> bool:
+    if "readinessProbe" not in container:
+        return True
+    outcome = inputs.probes.readiness.get(container_id)
+    if outcome is not None:
+        return outcome is ProbeOutcome.SUCCESS
+    started_at = (status.get("state") or {}).get("running", {}).get("startedAt")
+    if started_at is None or parse_time(started_at) > inputs.agent_started_at - 10:
+        return False
+    # the agent was restarted under a running container: what was ready stays so until probed
+    known = conditions.find(inputs.pod.status.get("conditions"), "Ready")
+    return known is not None and known.get("status") == "True"
+
+
+def _phase(
+    inputs: StatusInputs, statuses: list[api.ContainerStatus]
+) -> tuple[str, str | None, str | None]:
+    """Phase, reason and message, with all that may overrule the containers' own story."""
+    pod, old, in_api = inputs.pod, inputs.old, inputs.pod.status
+    phase = compute_phase(
+        pod,
+        statuses,
+        terminated=inputs.terminated,
+        regular_container_in_sandbox=_regular_in_sandbox(inputs),
+    )
+    if phase not in TERMINAL:
+        for known in (old.get("phase"), in_api.get("phase")):
+            if known in TERMINAL:
+                phase = known
+                break
+    reason = message = None
+    if phase == old.get("phase"):
+        reason = old.get("reason") or in_api.get("reason")
+        message = old.get("message") or in_api.get("message")
+    due = deadline(pod, old.get("startTime"))
+    if due is not None and inputs.now >= due and phase not in TERMINAL:
+        phase, reason, message = "Failed", DEADLINE_REASON, DEADLINE_MESSAGE
+    if pod.is_terminal_in_api:
+        phase = pod.phase
+    return phase, reason, message
+
+
+def _regular_in_sandbox(inputs: StatusInputs) -> bool:
+    if not inputs.runtime.sandboxes:
+        return False
+    newest = inputs.runtime.sandboxes[0].id
+    names = {container["name"] for container in inputs.pod.containers}
+    return any(
+        record.name in names and record.sandbox_id in (newest, "")
+        for record in inputs.runtime.containers
+    )
+
+
+def _conditions(
+    inputs: StatusInputs, statuses: Mapping[str, api.ContainerStatus], phase: str
+) -> list[api.PodCondition]:
+    pod, old = inputs.pod, inputs.old.get("conditions") or []
+    made = [
+        condition
+        for condition in pod.status.get("conditions") or ()
+        if condition.get("type") not in conditions.OWNED
+        and condition.get("type") != conditions.DISRUPTION_TARGET
+    ]
+    disruption = conditions.find(old, conditions.DISRUPTION_TARGET) or conditions.find(
+        pod.status.get("conditions"), conditions.DISRUPTION_TARGET
+    )
+    if disruption is not None:
+        made.append(disruption)
+    all_ready = conditions.containers_ready(pod, statuses, phase)
+    made.append(
+        conditions.condition(
+            "PodReadyToStartContainers", inputs.sandbox_usable, generation=pod.generation
+        )
+    )
+    made.append(conditions.initialized(pod, statuses, phase, old))
+    made.append(conditions.ready(pod, all_ready, made))
+    made.append(all_ready)
+    made.append(conditions.condition("PodScheduled", True, generation=pod.generation))
+    if could_restart_all(pod):
+        made.append(conditions.all_containers_restarting(inputs.restarting_all, phase))
+    return made
+
+
+def _family(ip: str) -> int:
+    try:
+        return ipaddress.ip_address(ip).version
+    except ValueError:
+        return 0
+
+
+def order_pod_ips(ips: Iterable[str], host_ips: Sequence[str]) -> list[str]:
+    """At most one address per family, the node's preferred family first; nonsense dropped."""
+    first: dict[int, str] = {}
+    for ip in ips:
+        family = _family(ip)
+        if family:
+            first.setdefault(family, ip)
+    preferred = _family(host_ips[0]) if host_ips else 4
+    return [first[family] for family in sorted(first, key=lambda family: family != preferred)]
+
+
+def _with_addresses(inputs: StatusInputs, status: api.PodStatus) -> api.PodStatus:
+    pod_ips = order_pod_ips(inputs.runtime.ips, inputs.host_ips)
+    host_ips = list(inputs.host_ips[:2])
+    if inputs.pod.host_network and host_ips:
+        pod_ips = pod_ips or host_ips[:1]
+        if len(host_ips) == 2 and len(pod_ips) == 1 and _family(pod_ips[0]) != _family(host_ips[1]):
+            pod_ips.append(host_ips[1])
+    if host_ips:
+        status["hostIP"] = host_ips[0]
+        status["hostIPs"] = [{"ip": ip} for ip in host_ips]
+    if pod_ips:
+        status["podIP"] = pod_ips[0]
+        status["podIPs"] = [{"ip": ip} for ip in pod_ips]
+    return status

@@ -1,0 +1,62 @@
+"""The strategic merge patch that turns the status the API has into the one it should show.
+
+Pure. Only what differs is sent, so one PATCH without a GET before it is enough; what the API has
+that we do not know of stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.status import conditions
+from kubeletpy.status.store import FOREIGN_FIELDS
+
+MERGED_BY_IP = ("podIPs", "hostIPs")
+"""Lists that a strategic merge would add to; replaced as a whole instead."""
+
+
+def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON | None:
+    """The patch body (with the uid as precondition), or None when there is nothing to say."""
+    changed: dict[str, Any] = {}
+    for name, value in shown.items():
+        if name == "conditions" or name in FOREIGN_FIELDS:
+            continue
+        if value != in_api.get(name) and not (not value and not in_api.get(name)):
+            replaced = name in MERGED_BY_IP and in_api.get(name)
+            changed[name] = [*value, {"$patch": "replace"}] if replaced else value  # type: ignore[misc]
+    for name in in_api:
+        if name not in shown and name not in FOREIGN_FIELDS and name != "conditions":
+            changed[name] = None
+    differing = _condition_changes(in_api, shown)
+    if differing:
+        changed["conditions"] = differing
+    if not changed:
+        return None
+    return {"metadata": {"uid": uid}, "status": changed}
+
+
+def _condition_changes(in_api: api.PodStatus, shown: api.PodStatus) -> list[dict[str, Any]]:
+    before = {entry["type"]: entry for entry in in_api.get("conditions") or ()}
+    after = {entry["type"]: entry for entry in shown.get("conditions") or ()}
+    changes: list[dict[str, Any]] = []
+    for kind, condition in after.items():
+        known = before.get(kind)
+        if known is None or not _same_condition(known, condition):
+            # a field that is no longer set must be nulled, or the merge would keep it
+            gone = {name: None for name in (known or {}) if name not in condition}
+            changes.append({**gone, **condition})
+    changes += [
+        {"type": kind, "$patch": "delete"}
+        for kind in before
+        if kind not in after and kind in conditions.OWNED
+    ]
+    return changes
+
+
+def _same_condition(first: api.PodCondition, second: api.PodCondition) -> bool:
+    return all(
+        (first.get(name) or "") == (second.get(name) or "")
+        for name in ("status", "reason", "message", "lastTransitionTime", "observedGeneration")
+    )

@@ -1,0 +1,66 @@
+"""The resources a container status reports: what the runtime enforces, over what was asked for.
+
+Pure. A value that means the same as the spec's is shown in the spec's own words ("1Gi", not bytes).
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.api.quantity import milli_value, value
+from kubeletpy.pods.runtime_status import ContainerStatus
+
+MIN_MILLI_LIMIT = 10
+"""Millicores below which the kernel cannot tell cpu limits apart."""
+MIN_MILLI_REQUEST = 2
+"""cpu.shares has 2 as its least value."""
+
+
+def _milli_limit(record: ContainerStatus) -> int | None:
+    resources = record.resources
+    if resources is None or not resources.cpu_quota or resources.cpu_quota < 0:
+        return None
+    return resources.cpu_quota * 1000 // resources.cpu_period if resources.cpu_period else None
+
+
+def _milli_request(record: ContainerStatus) -> int | None:
+    shares = record.resources.cpu_shares if record.resources is not None else None
+    return -(-shares * 1000 // 1024) if shares and shares >= 2 else None
+
+
+def _cpu(asked: str, actual: int | None, least: int) -> str:
+    if actual is None:
+        return asked
+    wanted = milli_value(asked)
+    # shares round: 100m is 102 shares is 99.6m; the same setting, so the same words
+    if abs(wanted - actual) <= 1 or (wanted <= least and actual <= least):
+        return asked
+    return f"{actual}m"
+
+
+def reported_resources(
+    container: api.Container,
+    record: ContainerStatus,
+    old: api.ContainerStatus | None,
+    container_id: str,
+) -> api.ResourceRequirements:
+    """``status.resources`` of one container; a copy, never the spec's own object."""
+    spec = container.get("resources") or {}
+    if not record.running:
+        return {**spec}
+    reported: api.ResourceRequirements = {**spec}
+    limits = dict(spec.get("limits") or {})
+    requests = dict(spec.get("requests") or {})
+    if record.resources is None and old is not None and old.get("containerID") == container_id:
+        return old.get("resources") or reported
+    if "cpu" in limits:
+        limits["cpu"] = _cpu(limits["cpu"], _milli_limit(record), MIN_MILLI_LIMIT)
+    if "cpu" in requests:
+        requests["cpu"] = _cpu(requests["cpu"], _milli_request(record), MIN_MILLI_REQUEST)
+    memory = record.resources.memory_limit_bytes if record.resources is not None else None
+    if "memory" in limits and memory and memory != value(limits["memory"]):
+        limits["memory"] = str(memory)
+    if limits:
+        reported["limits"] = limits
+    if requests:
+        reported["requests"] = requests
+    return reported

@@ -1,0 +1,217 @@
+"""What happens to a pod status when it is kept: times, limits, order, and what may not change.
+
+Pure: time is an argument. Must never send anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
+from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.restart_rules import could_restart_all, restart_after_exit
+from kubeletpy.status import conditions
+
+MESSAGE_BYTES_PER_POD = 12288
+"""All termination messages of a pod together; each container gets an equal share (in bytes)."""
+
+FOREIGN_FIELDS = (
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+)
+"""Fields of a pod status that others write: kept as the API has them."""
+
+
+def prepare(pod: Pod, status: api.PodStatus, old: api.PodStatus, now: float) -> api.PodStatus:
+    """The status as it is kept: startTime, transition times, cut messages.
+
+    Args:
+        old: what was kept (or what the API showed) before.
+        now: Unix seconds.
+    """
+    kept: api.PodStatus = {**status}
+    if old.get("startTime"):
+        kept["startTime"] = old["startTime"]
+    elif not kept.get("startTime"):
+        kept["startTime"] = format_time(now)
+    kept["conditions"] = [
+        _with_transition(condition, conditions.find(old.get("conditions"), condition["type"]), now)
+        for condition in kept.get("conditions") or ()
+    ]
+    _cut_messages(pod, kept)
+    return kept
+
+
+def _with_transition(
+    condition: api.PodCondition, before: api.PodCondition | None, now: float
+) -> api.PodCondition:
+    if condition.get("lastTransitionTime") and condition["type"] not in conditions.OWNED:
+        return condition
+    timed: api.PodCondition = {**condition}
+    if (
+        before is not None
+        and before.get("status") == condition.get("status")
+        and before.get("lastTransitionTime")
+    ):
+        timed["lastTransitionTime"] = before["lastTransitionTime"]
+    else:
+        timed["lastTransitionTime"] = format_time(now)
+    return timed
+
+
+def _cut(text: str, limit: int) -> str:
+    raw = text.encode()
+    return text if len(raw) <= limit else raw[:limit].decode(errors="ignore")
+
+
+def _cut_messages(pod: Pod, status: api.PodStatus) -> None:
+    count = sum(1 for _ in pod.all_containers())
+    limit = MESSAGE_BYTES_PER_POD // max(count, 1)
+    for field in (
+        "initContainerStatuses",
+        "containerStatuses",
+        "ephemeralContainerStatuses",
+    ):
+        entries: list[api.ContainerStatus] = status.get(field) or []  # type: ignore[assignment]
+        if any(_too_long(entry, limit) for entry in entries):
+            cut = [_cut_entry(entry, limit) for entry in entries]
+            status[field] = cut
+
+
+def _too_long(entry: api.ContainerStatus, limit: int) -> bool:
+    for state in (entry.get("state") or {}, entry.get("lastState") or {}):
+        ended = state.get("terminated")
+        if ended is not None and len((ended.get("message") or "").encode()) > limit:
+            return True
+    return False
+
+
+def _cut_entry(entry: api.ContainerStatus, limit: int) -> api.ContainerStatus:
+    shortened: api.ContainerStatus = {**entry}
+    for name in ("state", "lastState"):
+        state: api.ContainerState = entry.get(name) or {}  # type: ignore[assignment]
+        ended = state.get("terminated")
+        if ended is not None and ended.get("message"):
+            message = _cut(ended["message"], limit)
+            shortened[name] = {"terminated": {**ended, "message": message}}
+    return shortened
+
+
+def same(first: api.PodStatus, second: api.PodStatus) -> bool:
+    """Whether two statuses say the same, as far as the agent is concerned."""
+    return _ours(first) == _ours(second)
+
+
+def _ours(status: api.PodStatus) -> dict[str, object]:
+    rest = {
+        key: value
+        for key, value in status.items()
+        if key != "conditions" and key not in FOREIGN_FIELDS and value not in (None, "", [], {})
+    }
+    rest["conditions"] = {
+        condition["type"]: (
+            condition.get("status"),
+            condition.get("reason") or "",
+            condition.get("message") or "",
+        )
+        for condition in status.get("conditions") or ()
+        if condition.get("type") in conditions.OWNED
+        or condition.get("type") == conditions.DISRUPTION_TARGET
+    }
+    return rest
+
+
+def illegal_transition(pod: Pod, old: api.PodStatus, new: api.PodStatus) -> str | None:
+    """Why a status may not follow another: a container that may not restart came back to life."""
+    if pod.restart_policy == "Always" or could_restart_all(pod):
+        return None
+    for field, containers in (
+        ("containerStatuses", pod.containers),
+        ("initContainerStatuses", pod.init_containers),
+    ):
+        specs = {container["name"]: container for container in containers}
+        after = {entry["name"]: entry for entry in _entries(new, field)}
+        for entry in _entries(old, field):
+            ended = (entry.get("state") or {}).get("terminated")
+            container = specs.get(entry["name"])
+            if ended is None or container is None or is_sidecar(container):
+                continue
+            if _restarts(pod, container, ended):
+                continue
+            following = after.get(entry["name"])
+            if following is not None and "terminated" not in (following.get("state") or {}):
+                return f"container {entry['name']} had terminated for good and came back"
+    return None
+
+
+def _entries(status: api.PodStatus, field: str) -> Iterable[api.ContainerStatus]:
+    return status.get(field) or ()  # type: ignore[return-value]
+
+
+def _restarts(pod: Pod, container: api.Container, ended: api.ContainerStateTerminated) -> bool:
+    return restart_after_exit(pod.restart_policy, container, ended.get("exitCode") or 0)[0]
+
+
+def merge_for_api(
+    in_api: api.PodStatus, kept: api.PodStatus, *, containers_may_run: bool
+) -> api.PodStatus:
+    """What to show the API: ours over theirs (docs/reference: status merge).
+
+    While containers may run, a terminal phase is not shown: others would take the pod's resources
+    (and name) for free.
+    """
+    shown: api.PodStatus = {**kept}
+    going_terminal = kept.get("phase") in ("Succeeded", "Failed") and in_api.get("phase") not in (
+        "Succeeded",
+        "Failed",
+    )
+    if going_terminal and containers_may_run:
+        for name in ("phase", "reason", "message"):
+            shown.pop(name, None)  # type: ignore[misc]
+            if in_api.get(name):
+                shown[name] = in_api[name]
+    for name in FOREIGN_FIELDS:
+        shown.pop(name, None)  # type: ignore[misc]
+        if in_api.get(name):
+            shown[name] = in_api[name]  # type: ignore[literal-required]
+    shown["conditions"] = _merge_conditions(
+        in_api, kept, take_disruption=going_terminal and not containers_may_run
+    )
+    if shown.get("phase") in ("Succeeded", "Failed"):
+        _not_ready(shown)
+    return shown
+
+
+def _merge_conditions(
+    in_api: api.PodStatus, kept: api.PodStatus, *, take_disruption: bool
+) -> list[api.PodCondition]:
+    merged: list[api.PodCondition] = []
+    for condition in in_api.get("conditions") or ():
+        kind = condition.get("type")
+        if kind in conditions.OWNED or (kind == conditions.DISRUPTION_TARGET and take_disruption):
+            continue
+        merged.append(condition)
+    known = {condition.get("type") for condition in merged}
+    for condition in kept.get("conditions") or ():
+        kind = condition["type"]
+        ours = kind in conditions.OWNED or (
+            kind == conditions.DISRUPTION_TARGET and take_disruption
+        )
+        if ours and kind not in known:
+            merged.append(condition)
+    return merged
+
+
+def _not_ready(status: api.PodStatus) -> None:
+    reason = "PodCompleted" if status.get("phase") == "Succeeded" else "PodFailed"
+    changed = []
+    for condition in status["conditions"]:
+        if condition["type"] in ("Ready", "ContainersReady"):
+            ended: api.PodCondition = {**condition, "status": "False", "reason": reason}
+            ended.pop("message", None)
+            changed.append(ended)
+        else:
+            changed.append(condition)
+    status["conditions"] = changed

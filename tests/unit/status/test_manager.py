@@ -1,0 +1,181 @@
+"""The writer of statuses: one write in flight, the newest wins, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
+from kubeletpy.status.manager import ApiStatusManager
+from tests.virtual_time import LoopClock, eventually, on_virtual_time
+
+from .samples import pod, shown
+
+
+class RecordingApi:
+    """Takes patches and deletes of one pod; fails as it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.failures: list[ApiError] = []
+        self.object: dict[str, Any] = {"metadata": dict(pod().metadata), "spec": dict(pod().spec)}
+        self.gate: asyncio.Event | None = None
+        self.in_flight = self.most_in_flight = 0
+
+    async def patch(self, resource: Any, name: str, patch: Any, namespace: Any, **_: Any) -> Any:
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            await asyncio.sleep(0.01)
+            self._fail()
+        finally:
+            self.in_flight -= 1
+        self.calls.append(("patch", patch["status"]))
+        status = {**self.object.get("status", {}), **patch["status"]}
+        self.object = {**self.object, "status": status}
+        return self.object
+
+    async def delete(self, resource: Any, name: str, namespace: Any, **options: Any) -> Any:
+        await asyncio.sleep(0.01)
+        self._fail()
+        self.calls.append(("delete", options))
+        return {}
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def manager(api: RecordingApi, **options: Any) -> ApiStatusManager:
+    return ApiStatusManager(
+        api,  # type: ignore[arg-type]
+        LoopClock(),
+        mirror_of=lambda _: None,
+        rng=random.Random(1),
+        **options,
+    )
+
+
+def phase(name: str, **more: Any) -> Any:
+    return {"phase": name, "conditions": [{"type": "Ready", "status": "True"}], **more}
+
+
+async def settle(of: ApiStatusManager) -> None:
+    """Let every writer come to its end."""
+    await eventually(lambda: not of.pending)
+
+
+@on_virtual_time
+async def test_the_newest_of_several_wins() -> None:
+    api = RecordingApi()
+    api.gate = asyncio.Event()
+    of = manager(api)
+    for name in ("Pending", "Running", "Pending", "Running"):
+        of.set_status(pod(), phase(name))
+        await asyncio.sleep(0.001)
+    api.gate.set()
+    await settle(of)
+    assert api.most_in_flight == 1
+    assert [call[1].get("phase") for call in api.calls] == ["Pending", "Running"]
+
+
+@on_virtual_time
+async def test_an_unchanged_status_is_not_written_again() -> None:
+    api = RecordingApi()
+    of = manager(api)
+    for _ in range(3):
+        of.set_status(pod(), phase("Running"))
+        await settle(of)
+    assert len(api.calls) == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable("gone"), Forbidden("not yet")])
+@on_virtual_time
+async def test_a_refused_write_comes_again(error: ApiError) -> None:
+    api = RecordingApi()
+    api.failures = [error] * 5
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    assert [call[0] for call in api.calls] == ["patch"]
+
+
+@on_virtual_time
+async def test_a_long_outage_loses_nothing_and_sends_only_the_newest() -> None:
+    api = RecordingApi()
+    api.failures = [Unavailable("down")] * 20
+    of = manager(api)
+    for code in range(5):
+        of.set_status(pod(), phase("Running", message=str(code)))
+        await asyncio.sleep(5)
+    await settle(of)
+    assert [call[1].get("message") for call in api.calls] == ["4"]
+
+
+@on_virtual_time
+async def test_exit_codes_reach_the_api_before_the_pod_goes() -> None:
+    api = RecordingApi()
+    of = manager(api)
+    dying = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, restartPolicy="Never")
+    ended: Any = phase("Running", containerStatuses=[shown("a", terminated={"exitCode": 5})])
+    of.set_status(dying, ended)
+    of.finish(dying)
+    await settle(of)
+    kinds = [call[0] for call in api.calls]
+    assert kinds[-1] == "delete" and kinds.count("delete") == 1
+    assert api.calls[-1][1] == {"grace_period_seconds": 0, "uid": "u"}
+    assert api.object["status"]["phase"] == "Failed"
+    assert api.object["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+    assert of.get_status("u") is None
+
+
+@on_virtual_time
+async def test_a_finished_pod_is_deleted_when_its_deletion_comes_later() -> None:
+    api = RecordingApi()
+    of = manager(api)
+    of.finish(pod())
+    await settle(of)
+    assert [call[0] for call in api.calls] == ["patch"]
+    late = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status=api.object["status"])
+    of.reconcile(late)
+    await settle(of)
+    assert [call[0] for call in api.calls] == ["patch", "delete"]
+
+
+@on_virtual_time
+async def test_a_pod_that_is_gone_is_forgotten() -> None:
+    api = RecordingApi()
+    api.failures = [NotFound("gone")]
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    assert of.get_status("u") is None
+
+
+@on_virtual_time
+async def test_what_someone_else_overwrote_is_mended() -> None:
+    api = RecordingApi()
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    api.object["status"] = {"phase": "Pending"}
+    of.reconcile(pod(status={"phase": "Pending"}))
+    await settle(of)
+    assert api.calls[-1][1]["phase"] == "Running"
+
+
+@on_virtual_time
+async def test_terminations_are_counted_once() -> None:
+    seen: list[tuple[str, int, str]] = []
+    of = manager(RecordingApi(), on_termination=lambda *event: seen.append(event))
+    ended: Any = {"exitCode": 5, "reason": "Error"}
+    for message in ("x", "y"):
+        status = phase("Failed", message=message, containerStatuses=[shown("a", terminated=ended)])
+        of.set_status(pod(restartPolicy="Never"), status)
+    assert seen == [("containerStatuses", 5, "Error")]
+    await settle(of)

@@ -1,0 +1,160 @@
+"""The phase table, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.status.phase import compute_phase
+
+from .samples import pod, shown
+
+INIT = [{"name": "i"}]
+SIDECAR = [{"name": "s", "restartPolicy": "Always"}]
+OK = {"exitCode": 0}
+BAD = {"exitCode": 3}
+NEVER = {"restartPolicy": "Never"}
+ON_FAILURE = {"restartPolicy": "OnFailure"}
+
+ROWS: list[tuple[str, dict[str, Any], list[dict[str, Any]], dict[str, Any], str]] = [
+    ("no status at all", {}, [], {}, "Pending"),
+    ("waiting", {}, [shown("a", waiting={})], {}, "Pending"),
+    ("running", {}, [shown("a", running={})], {}, "Running"),
+    ("init missing", {"init": INIT}, [shown("a", waiting={})], {}, "Pending"),
+    (
+        "init running",
+        {"init": INIT},
+        [shown("i", running={}), shown("a", waiting={})],
+        {},
+        "Pending",
+    ),
+    (
+        "init failed, policy Never",
+        {"init": INIT, **NEVER},
+        [shown("i", terminated=BAD), shown("a", waiting={})],
+        {},
+        "Failed",
+    ),
+    (
+        "init failed, policy Always",
+        {"init": INIT},
+        [shown("i", terminated=BAD), shown("a", waiting={})],
+        {},
+        "Pending",
+    ),
+    (
+        "init waits after a failure that may not be repeated",
+        {"init": INIT, **NEVER},
+        [shown("i", waiting={}, last=BAD), shown("a", waiting={})],
+        {},
+        "Failed",
+    ),
+    (
+        "init done, container runs",
+        {"init": INIT},
+        [shown("i", terminated=OK), shown("a", running={})],
+        {},
+        "Running",
+    ),
+    (
+        "sidecar not started yet",
+        {"init": SIDECAR},
+        [shown("s", running={}, extra={"started": False}), shown("a", waiting={})],
+        {},
+        "Pending",
+    ),
+    (
+        "sidecar restarting after the pod had begun",
+        {"init": SIDECAR},
+        [shown("s", running={}, extra={"started": False}), shown("a", running={})],
+        {"regular_container_in_sandbox": True},
+        "Running",
+    ),
+    ("sidecar missing", {"init": SIDECAR}, [shown("a", running={})], {}, "Pending"),
+    (
+        "ended sidecar does not keep a pod running",
+        {"init": SIDECAR, **NEVER},
+        [shown("s", terminated=BAD), shown("a", terminated=OK)],
+        {},
+        "Succeeded",
+    ),
+    ("exit 0, Always", {}, [shown("a", terminated=OK)], {}, "Running"),
+    ("exit 0, OnFailure", ON_FAILURE, [shown("a", terminated=OK)], {}, "Succeeded"),
+    ("exit 3, OnFailure", ON_FAILURE, [shown("a", terminated=BAD)], {}, "Running"),
+    ("exit 0, Never", NEVER, [shown("a", terminated=OK)], {}, "Succeeded"),
+    ("exit 3, Never", NEVER, [shown("a", terminated=BAD)], {}, "Failed"),
+    ("crash loop", {}, [shown("a", waiting={}, last=BAD)], {}, "Running"),
+    (
+        "Always, but the worker is done: ok",
+        {},
+        [shown("a", terminated=OK)],
+        {"terminated": True},
+        "Succeeded",
+    ),
+    (
+        "Always, but the worker is done: bad",
+        {},
+        [shown("a", terminated=BAD)],
+        {"terminated": True},
+        "Failed",
+    ),
+    (
+        "a static pod stays Running when its worker is done",
+        {"metadata": {"annotations": {"kubernetes.io/config.source": "file"}}},
+        [shown("a", terminated=BAD)],
+        {"terminated": True},
+        "Running",
+    ),
+    (
+        "a rule of the container restarts it though the pod would not",
+        {
+            "containers_": [
+                {
+                    "name": "a",
+                    "restartPolicy": "Never",
+                    "restartPolicyRules": [
+                        {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}
+                    ],
+                }
+            ],
+            **NEVER,
+        },
+        [shown("a", terminated=BAD)],
+        {},
+        "Running",
+    ),
+    (
+        "restarting all counts as restartable",
+        NEVER,
+        [shown("a", waiting={}, last={"exitCode": 137, "reason": "RestartingAllContainers"})],
+        {},
+        "Running",
+    ),
+    (
+        "one of two still runs",
+        {"containers_": ["a", "b"], **NEVER},
+        [shown("a", terminated=BAD), shown("b", running={})],
+        {},
+        "Running",
+    ),
+    (
+        "one of two is unknown",
+        {"containers_": ["a", "b"]},
+        [shown("a", running={})],
+        {},
+        "Pending",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "statuses", "facts", "phase"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS]
+)
+def test_phase(
+    spec: dict[str, Any], statuses: list[Any], facts: dict[str, Any], phase: str
+) -> None:
+    spec = dict(spec)
+    containers = spec.pop("containers_", ["a"])
+    given = {"terminated": False, "regular_container_in_sandbox": False, **facts}
+    assert compute_phase(pod(*containers, **spec), statuses, **given) == phase
