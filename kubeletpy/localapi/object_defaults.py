@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -38,7 +39,13 @@ def _namespace(obj: JSON) -> JSON:
 
 
 def _secret(obj: JSON) -> JSON:
-    return obj if obj.get("type") else {**obj, "type": "Opaque"}
+    filled = dict(obj, type=obj.get("type") or "Opaque")
+    # stringData is for writing only: it wins over data, and is never stored.
+    plain = filled.pop("stringData", None)
+    if plain:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
+        filled["data"] = {**(obj.get("data") or {}), **encoded}
+    return filled
 
 
 def _service(obj: JSON) -> JSON:

@@ -1,0 +1,1 @@
+"""What the API refuses, in its own words: one module per subject, no state and no I/O."""

@@ -1,0 +1,233 @@
+"""Names, ports, keys: each check returns what is wrong as a list of the API's sentences.
+
+The patterns and limits are those of the Kubernetes API conventions ("Names", "Labels").
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_ENV = "[-._a-zA-Z][-._a-zA-Z0-9]*"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
+_HEADER = "[-A-Za-z0-9]+"
+
+_LABEL_RE = re.compile(_LABEL)
+_SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
+_LABEL_1035_RE = re.compile(_LABEL_1035)
+_QUALIFIED_RE = re.compile(_QUALIFIED)
+_LABEL_VALUE_RE = re.compile(f"({_QUALIFIED})?")
+_CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
+_HEADER_RE = re.compile(_HEADER)
+_PORT_NAME_RE = re.compile("[-a-z0-9]+")
+
+_MAX_LABEL = 63
+_MAX_SUBDOMAIN = 253
+
+
+def _too_long(limit: int) -> str:
+    return f"must be no more than {limit} characters"
+
+
+def _pattern(message: str, pattern: str, *examples: str) -> str:
+    # Kubernetes' own wording ends each example with a comma: "'a', or 'b', regex used ...".
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def in_range(value: int, low: int, high: int) -> list[str]:
+    """An integer within bounds, both included."""
+    return [] if low <= value <= high else [f"must be between {low} and {high}, inclusive"]
+
+
+@lru_cache(maxsize=512)
+def dns_label(value: str) -> tuple[str, ...]:
+    """RFC 1123 label: names of containers, volumes, namespaces."""
+    found = [_too_long(_MAX_LABEL)] if len(value) > _MAX_LABEL else []
+    if not _LABEL_RE.fullmatch(value):
+        if _SUBDOMAIN_RE.fullmatch(value):
+            found.append("must not contain dots")
+        else:
+            found.append(
+                _pattern(
+                    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters "
+                    "or '-', and must start and end with an alphanumeric character",
+                    _LABEL,
+                    "my-name",
+                    "123-abc",
+                )
+            )
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def dns_subdomain(value: str) -> tuple[str, ...]:
+    """RFC 1123 subdomain: most objects' names."""
+    found = [_too_long(_MAX_SUBDOMAIN)] if len(value) > _MAX_SUBDOMAIN else []
+    if not _SUBDOMAIN_RE.fullmatch(value):
+        found.append(
+            _pattern(
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters,"
+                " '-' or '.', and must start and end with an alphanumeric character",
+                _SUBDOMAIN,
+                "example.com",
+            )
+        )
+    return tuple(found)
+
+
+def dns_1035_label(value: str) -> tuple[str, ...]:
+    """RFC 1035 label: names of services before 1.36 and of ports."""
+    found = [_too_long(_MAX_LABEL)] if len(value) > _MAX_LABEL else []
+    if not _LABEL_1035_RE.fullmatch(value):
+        found.append(
+            _pattern(
+                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
+                "with an alphabetic character, and end with an alphanumeric character",
+                _LABEL_1035,
+                "my-name",
+                "abc-123",
+            )
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def qualified_name(value: str) -> tuple[str, ...]:
+    """A label's or annotation's key: ``[PREFIX/]NAME``."""
+    found: list[str] = []
+    prefix, separator, name = value.rpartition("/")
+    if "/" in prefix:
+        return (
+            _pattern(
+                "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and "
+                "must start and end with an alphanumeric character",
+                _QUALIFIED,
+                "MyName",
+                "my.name",
+                "123-abc",
+            )
+            + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        )
+    if separator:
+        if not prefix:
+            found.append("prefix part must be non-empty")
+        else:
+            found += ["prefix part " + message for message in dns_subdomain(prefix)]
+    if not name:
+        found.append("name part must be non-empty")
+    elif len(name) > _MAX_LABEL:
+        found.append("name part " + _too_long(_MAX_LABEL))
+    if not _QUALIFIED_RE.fullmatch(name):
+        found.append(
+            "name part "
+            + _pattern(
+                "must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+                "with an alphanumeric character",
+                _QUALIFIED,
+                "MyName",
+                "my.name",
+                "123-abc",
+            )
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def label_value(value: str) -> tuple[str, ...]:
+    """A label's value; may be empty."""
+    found = [_too_long(_MAX_LABEL)] if len(value) > _MAX_LABEL else []
+    if not _LABEL_VALUE_RE.fullmatch(value):
+        found.append(
+            _pattern(
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', "
+                "'_' or '.', and must start and end with an alphanumeric character",
+                f"({_QUALIFIED})?",
+                "MyValue",
+                "my_value",
+                "12345",
+            )
+        )
+    return tuple(found)
+
+
+def port_number(value: int) -> list[str]:
+    """1 to 65535."""
+    return in_range(value, 1, 65535)
+
+
+def port_name(value: str) -> list[str]:
+    """IANA service name: at most 15 characters."""
+    found = [_too_long(15)] if len(value) > 15 else []
+    if not _PORT_NAME_RE.fullmatch(value):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        found.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def environment_name(value: str) -> list[str]:
+    """Printable ASCII without ``=`` (KEP-4369)."""
+    if all(" " <= char <= "~" and char != "=" for char in value):
+        return []
+    return [
+        "a valid environment variable name must consist only of printable ASCII characters "
+        "other than '='"
+    ]
+
+
+def config_key(value: str) -> list[str]:
+    """A key of a ConfigMap or Secret: it may become a file's name."""
+    found = [_too_long(_MAX_SUBDOMAIN)] if len(value) > _MAX_SUBDOMAIN else []
+    if not _CONFIG_KEY_RE.fullmatch(value):
+        found.append(
+            _pattern(
+                "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+                _CONFIG_KEY,
+                "key.name",
+                "KEY_NAME",
+                "key-name",
+            )
+        )
+    if value in (".", ".."):
+        found.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        found.append("must not start with '..'")
+    return found
+
+
+def header_name(value: str) -> list[str]:
+    """An HTTP header's name."""
+    if _HEADER_RE.fullmatch(value):
+        return []
+    message = "a valid HTTP header must consist of alphanumeric characters or '-'"
+    return [_pattern(message, _HEADER, "X-Header-Name")]
+
+
+def ip_address(value: str) -> list[str]:
+    """IPv4 or IPv6."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    return []
+
+
+def relative_path(value: str) -> list[str]:
+    """A path below something: not absolute, no ``..``."""
+    found = ["must be a relative path"] if value.startswith("/") else []
+    return found + no_backsteps(value)
+
+
+def no_backsteps(value: str) -> list[str]:
+    """A path without ``..``."""
+    return ["must not contain '..'"] if ".." in value.split("/") else []
