@@ -1,0 +1,103 @@
+"""The agent's plain HTTP endpoints on loopback: /healthz, /metrics.
+
+No authentication, so it must never listen anywhere but on a loopback address, and never show
+anything of a pod's content.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+HealthCheck = Callable[[], str]
+"""Empty when well, else what is wrong."""
+
+
+class NotLoopback(ValueError):
+    """The address to listen on is not a loopback address."""
+
+
+def healthz_text(checks: Mapping[str, HealthCheck], *, verbose: bool) -> tuple[bool, str]:
+    """Whether all checks pass, and the body: ``ok``, or a line per check."""
+    lines, healthy = [], True
+    for name, check in checks.items():
+        problem = check()
+        healthy = healthy and not problem
+        lines.append(f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok")
+    if healthy and not verbose:
+        return True, "ok"
+    lines.append("healthz check passed" if healthy else "healthz check failed")
+    return healthy, "\n".join(lines) + "\n"
+
+
+class HealthServer:
+    """Serves /healthz[/CHECK] and /metrics."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        *,
+        checks: Mapping[str, HealthCheck],
+        render_metrics: Callable[[], tuple[bytes, str]],
+    ) -> None:
+        """``render_metrics`` gives body and content type. Port 0 takes a free one.
+
+        Raises:
+            NotLoopback: ``address`` is not a loopback address.
+        """
+        if not ipaddress.ip_address(address).is_loopback:
+            raise NotLoopback(
+                f"healthzBindAddress {address}: this endpoint has no authentication and listens "
+                "on a loopback address only (127.0.0.1 or ::1)"
+            )
+        self._address = address
+        self._port = port
+        self._checks = checks
+        self._render = render_metrics
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return self._port
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the port is taken."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/healthz/{check}", self._one_check)
+        app.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        self._runner = runner
+        site = web.TCPSite(runner, self._address, self._port)
+        await site.start()
+        self._port = int(runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        excluded = set(request.query.getall("exclude", []))
+        checks = {name: c for name, c in self._checks.items() if name not in excluded}
+        healthy, text = healthz_text(checks, verbose="verbose" in request.query)
+        return web.Response(text=text, status=200 if healthy else 500)
+
+    async def _one_check(self, request: web.Request) -> web.Response:
+        check = self._checks.get(request.match_info["check"])
+        if check is None:
+            return web.Response(text="no such check\n", status=404)
+        problem = check()
+        return web.Response(text=problem or "ok", status=500 if problem else 200)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        body, content_type = self._render()
+        return web.Response(body=body, headers={"Content-Type": content_type})
