@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.env.images import PAUSE
 
-CNI_BIN = Path("/usr/lib/cni")
+_CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,11 @@ class Network:
     subnet: str
 
 
+def cni_folder() -> Path | None:
+    """Where the CNI plugins are: Debian's folder, or everybody else's; None when there are none."""
+    return next((folder for folder in _CNI_FOLDERS if (folder / "bridge").exists()), None)
+
+
 def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) -> str:
     """config.toml: format 2 for containerd 1.x, format 3 for 2.x; all paths under `directory`."""
     common = {
@@ -30,6 +35,7 @@ def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) 
         "enable_unprivileged_ports": True,
         "enable_unprivileged_icmp": True,
     }
+    plugins = str(cni_folder() or _CNI_FOLDERS[0])
     cni = {"conf_dir": str(directory / "cni"), "max_conf_num": 1}
     runc = {"Root": str(directory / "runc"), "SystemdCgroup": False}
     certs = {"config_path": str(directory / "certs.d")}
@@ -37,7 +43,7 @@ def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) 
         cri = "io.containerd.grpc.v1.cri"
         tables: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [
             (("plugins", cri), {**common, "sandbox_image": sandbox_image}),
-            (("plugins", cri, "cni"), {**cni, "bin_dir": str(CNI_BIN)}),
+            (("plugins", cri, "cni"), {**cni, "bin_dir": plugins}),
             (("plugins", cri, "registry"), certs),
         ]
         runtime: tuple[str, ...] = ("plugins", cri, "containerd", "runtimes", "runc")
@@ -45,7 +51,7 @@ def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) 
         cri, images = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"
         tables = [
             (("plugins", cri), common),
-            (("plugins", cri, "cni"), {**cni, "bin_dirs": [str(CNI_BIN)]}),
+            (("plugins", cri, "cni"), {**cni, "bin_dirs": [plugins]}),
             (("plugins", images, "pinned_images"), {"sandbox": sandbox_image}),
             (("plugins", images, "registry"), certs),
             (("plugins", "io.containerd.nri.v1.nri"), {"disable": True}),

@@ -11,15 +11,16 @@ import hashlib
 import io
 import json
 import os
-import subprocess
+import struct
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tools.env.debian import release, unpacked
 from tools.env.pause import pause_program
-from tools.env.process import CommandError
+from tools.env.process import run
 
 PAUSE = "kubeletpy.local/pause:1"
 BUSYBOX = "kubeletpy.local/busybox:1"
@@ -46,16 +47,17 @@ def pause_image(name: str = PAUSE) -> Image:
     if program is not None:
         return Image(name, {"pause": (0o755, program)}, config={"Entrypoint": ["/pause"]})
     endless = ["/busybox", "tail", "-f", "/dev/null"]
-    return Image(name, {"busybox": (0o755, _busybox())}, config={"Entrypoint": endless})
+    return Image(
+        name, {"busybox": (0o755, _busybox().read_bytes())}, config={"Entrypoint": endless}
+    )
 
 
 def busybox_image(name: str = BUSYBOX, extra: Mapping[str, bytes] | None = None) -> Image:
     """A small system: sh and all of busybox's applets. `extra` adds files (a different digest)."""
-    applets = subprocess.run(
-        ["/bin/busybox", "--list"], capture_output=True, text=True, check=True
-    ).stdout.split()
+    program = _busybox()
+    applets = run(program, "--list").split()
     files = {
-        "bin/busybox": (0o755, _busybox()),
+        "bin/busybox": (0o755, program.read_bytes()),
         "etc/passwd": (
             0o644,
             b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
@@ -115,11 +117,24 @@ def write_archive(path: Path, *images: Image) -> Path:
     return path
 
 
-def _busybox() -> bytes:
-    try:
-        return Path("/bin/busybox").read_bytes()
-    except OSError as error:
-        raise CommandError("/bin/busybox is missing: apt-get install busybox-static") from error
+def _busybox() -> Path:
+    """A static busybox: the installed one, or else Debian's, fetched beside the system."""
+    installed = Path("/bin/busybox")
+    if installed.exists() and _is_static(installed):
+        return installed
+    return unpacked("busybox-static", release()) / "bin" / "busybox"
+
+
+def _is_static(program: Path) -> bool:
+    """Whether a 64-bit little-endian ELF file asks for no interpreter."""
+    with program.open("rb") as file:
+        start = file.read(4096)
+    offset, size, count = (
+        *struct.unpack_from("<Q", start, 32),
+        *struct.unpack_from("<HH", start, 54),
+    )
+    types = [struct.unpack_from("<I", start, offset + size * index)[0] for index in range(count)]
+    return 3 not in types
 
 
 def _json(value: Any) -> bytes:

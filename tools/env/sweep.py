@@ -101,6 +101,26 @@ def sweep_network(network: str, bridge: str) -> None:
         run("iptables", "--wait", "-t", "nat", "-X", chain)
 
 
+def host_port_chains() -> bool:
+    """Whether the chains that the portmap plugin shares between all networks exist."""
+    return shutil.which("iptables-save") is not None and "CNI-HOSTPORT" in run(
+        "iptables-save", "-t", "nat"
+    )
+
+
+def remove_host_port_chains() -> None:
+    """Remove the portmap plugin's shared chains, unless some network still has a host port."""
+    rules = run("iptables-save", "-t", "nat").splitlines()
+    if any("CNI-DN-" in rule for rule in rules):
+        return
+    for rule in rules:
+        if rule.startswith("-A") and "CNI-HOSTPORT" in rule:
+            run("iptables", "--wait", "-t", "nat", "-D", rule.split(" ")[1], *_arguments(rule))
+    for rule in rules:
+        if rule.startswith(":CNI-HOSTPORT"):
+            run("iptables", "--wait", "-t", "nat", "-X", rule[1:].split(" ")[0])
+
+
 def leftovers(directory: Path, network: str, bridge: str) -> list[str]:
     """What is still on the machine of the containerd of `directory`, as lines for a person."""
     found = [f"shim process {pid}" for pid in shims(directory)]

@@ -1,0 +1,40 @@
+"""What `./up.sh` made, written down before it is made, so that `down` removes just that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Record:
+    """The file `made.json` of a state directory.
+
+    `endpoint` is the CRI socket in use; `private` says that its containerd is ours. `images` were
+    imported into somebody else's containerd. `links` are symlinks, `folders` directories that did
+    not exist before, `cgroups` cgroups that did not, and `host_ports` says that the portmap
+    plugin's shared chains did not.
+    """
+
+    endpoint: str = ""
+    private: bool = False
+    images: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    cgroups: list[str] = field(default_factory=list)
+    host_ports: bool = False
+
+    @staticmethod
+    def read(home: Path) -> Record:
+        """The record of a state directory; an empty one when there is none."""
+        try:
+            return Record(**json.loads((home / "made.json").read_text()))
+        except FileNotFoundError:
+            return Record()
+
+    def write(self, home: Path) -> None:
+        """Keep it, all or nothing."""
+        fresh = home / "made.json.new"
+        fresh.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        fresh.rename(home / "made.json")

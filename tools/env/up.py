@@ -1,0 +1,158 @@
+"""`./up.sh` after its virtual environment is there: make the machine ready, then become the agent.
+
+Ends as the agent's own process (exec), so that Ctrl-C and signals reach it and nothing stands
+between. Everything made is written into the record first; `down.py` reads that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.env import debian, sweep
+from tools.env.containerd_config import cni_folder
+from tools.env.kubectl import kubectl
+from tools.env.process import CommandError, start_time
+from tools.env.record import Record
+from tools.env.runtime_choice import choose
+from tools.env.waiting import NotReadyError
+
+STEPS = 5
+_PROGRAMS = {"containerd": "containerd", "runc": "runc", "iptables": "iptables", "ip": "iproute2"}
+_FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"))
+
+
+class Progress:
+    """Numbered lines that say what happens and how long it took."""
+
+    def __init__(self, done: int) -> None:
+        self._number = done
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[list[str]]:
+        """One step; what is appended to the list is said when it is done."""
+        self._number += 1
+        print(f"[{self._number}/{STEPS}] {title} …", end=" ", flush=True)
+        begin = time.monotonic()
+        said: list[str] = []
+        try:
+            yield said
+        except BaseException:
+            print("failed", flush=True)
+            raise
+        print(f"{'; '.join(said) or 'ready'} ({time.monotonic() - begin:.1f} s)", flush=True)
+
+
+def up(home: Path, arguments: Sequence[str]) -> None:
+    """Make everything ready and become `kubeletpy up`. Raises CommandError, NotReadyError."""
+    if os.geteuid() != 0:
+        raise CommandError("containers need root: run it with sudo")
+    home.mkdir(parents=True, exist_ok=True)
+    with debian.locked(home / "up.lock"):
+        running = agent_pid(home)
+        if running is not None:
+            raise CommandError(
+                f"the node runs already (pid {running}); stop it with Ctrl-C there, or ./up.sh down"
+            )
+        endpoint = prepare(home)
+        mark_agent(home)
+    program = Path(sys.executable).parent / "kubeletpy"
+    command = [str(program), "up", "--state-dir", str(home / "node")]
+    command += ["--container-runtime-endpoint", endpoint, *arguments]
+    print(f"[{STEPS}/{STEPS}] {' '.join(command)}", flush=True)
+    os.execv(program, command)
+
+
+def prepare(home: Path) -> str:
+    """The steps before the agent; returns the runtime's endpoint."""
+    progress = Progress(done=1)
+    with progress.step("Packages") as said:
+        installed = install_programs()
+        if installed:
+            said.append(f"installed {', '.join(installed)}")
+    record = Record.read(home)
+    if not record.endpoint:
+        remember_machine(home, record)
+    with progress.step("Container runtime and sample images") as said:
+        choose(home, record, os.environ.get("KUBELETPY_RUNTIME") or "auto", said.append)
+    with progress.step("kubectl") as said:
+        said.append(provide_kubectl(home, record))
+    return record.endpoint
+
+
+def install_programs() -> list[str]:
+    """Install the packages of programs that are missing; returns their names."""
+    wanted = [package for name, package in _PROGRAMS.items() if shutil.which(name) is None]
+    if cni_folder() is None:
+        wanted.append("containernetworking-plugins")
+    return debian.install(wanted) if wanted else []
+
+
+def remember_machine(home: Path, record: Record) -> None:
+    """Write down what exists before the first start, so that `down` leaves it."""
+    record.folders = [str(folder) for folder in _FOLDERS if not folder.exists()]
+    record.cgroups = [] if sweep.cgroups(["/kubepods"]) else ["/kubepods"]
+    record.host_ports = not sweep.host_port_chains()
+    record.write(home)
+
+
+def provide_kubectl(home: Path, record: Record) -> str:
+    """Make `kubectl` a command if it is none; returns where it is."""
+    found = shutil.which("kubectl")
+    if found is not None:
+        return found
+    link = Path("/usr/local/bin/kubectl")
+    target = home / "bin" / "kubectl"
+    try:
+        program = kubectl("new").program
+    except CommandError:
+        debian.install(["kubernetes-client"])
+        return shutil.which("kubectl") or "kubectl"
+    target.parent.mkdir(exist_ok=True)
+    shutil.copy2(program, target)
+    record.links.append(str(link))
+    record.write(home)
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    return str(link)
+
+
+def agent_pid(home: Path) -> int | None:
+    """The process id of the agent that `./up.sh` became, if it runs."""
+    try:
+        pid, started = (home / "agent.pid").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(pid) if start_time(int(pid)) == started else None
+
+
+def mark_agent(home: Path) -> None:
+    """Write down this process as the agent: exec keeps its id and its start time."""
+    (home / "agent.pid").write_text(f"{os.getpid()} {start_time(os.getpid())}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of up.sh: [down | arguments of `kubeletpy up`]."""
+    home = Path(os.environ.get("KUBELETPY_HOME") or "/var/lib/kubeletpy").absolute()
+    try:
+        if arguments[:1] == ["down"]:
+            from tools.env.down import down
+
+            return down(home)
+        up(home, arguments)
+    except (CommandError, NotReadyError) as error:
+        print(f"up.sh: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nup.sh: interrupted; run it again to go on, or ./up.sh down to remove all")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

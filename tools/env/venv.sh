@@ -1,0 +1,57 @@
+# The virtual environment of a checkout, for up.sh and test.sh (sourced by them).
+
+# Run a command that may take long; its output goes to a file that is shown only if it fails.
+quietly() {
+    local log="$1"
+    shift
+    if ! "$@" >>"$log" 2>&1; then
+        echo "failed" >&2
+        echo "\`$*\` failed; the end of $log:" >&2
+        tail -n 20 "$log" >&2
+        return 1
+    fi
+}
+
+# Install Debian packages, with fresh package lists if the ones here do not do.
+apt_install() {
+    local log="$1"
+    shift
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install --yes --no-install-recommends "$@" >>"$log" 2>&1 && return
+    quietly "$log" apt-get update
+    quietly "$log" apt-get install --yes --no-install-recommends "$@"
+}
+
+# python_environment CHECKOUT EXTRA TITLE: make CHECKOUT/.venv hold the project with an extra
+# ("" or "dev"); fast when it does already. Safe to run several times at once.
+python_environment() {
+    local checkout="$1" extra="$2" title="$3"
+    local venv="$checkout/.venv" log="$checkout/.cache/install.log"
+    local begin=$SECONDS stamp wanted python=python3
+    mkdir -p "$checkout/.cache"
+    printf '%s … ' "$title"
+    (
+        exec 9>"$checkout/.cache/venv.lock"
+        flock 9
+        if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "failed" >&2
+            echo "Python 3.11 or newer is needed as python3 (Debian 12 has it: apt-get install python3)" >&2
+            exit 1
+        fi
+        stamp="$venv/installed${extra:+-$extra}"
+        wanted=$(sha256sum <"$checkout/pyproject.toml")
+        [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
+            [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && exit 0
+        : >"$log"
+        if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            apt_install "$log" python3-venv || exit 1
+        fi
+        if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+            quietly "$log" "$python" -m venv --clear "$venv" || exit 1
+        fi
+        quietly "$log" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --editable "$checkout${extra:+[$extra]}" || exit 1
+        printf '%s' "$wanted" >"$stamp"
+    ) || return 1
+    printf "ready (%d s)\n" "$((SECONDS - begin))"
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Start a Kubernetes node with its own API on this machine, and nothing else needed.
+#
+#   ./up.sh [ARGUMENTS of kubeletpy up]   install what is missing, start (again); Ctrl-C stops the
+#                                         agent and leaves the containers running
+#   ./up.sh down                          remove everything that ./up.sh made
+#
+# KUBELETPY_HOME     where the node's state is kept (/var/lib/kubeletpy)
+# KUBELETPY_RUNTIME  auto (the containerd that runs, else our own), private, or unix:///path
+set -euo pipefail
+
+checkout=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+
+case "${1:-}" in
+-h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$checkout/up.sh"
+    exit 0
+    ;;
+esac
+if [ "$(id -u)" -ne 0 ]; then
+    echo "up.sh: containers need root: run it as root, or with sudo" >&2
+    exit 1
+fi
+
+source "$checkout/tools/env/venv.sh"
+python_environment "$checkout" "" "[1/5] Python environment"
+cd /
+PYTHONPATH="$checkout" exec "$checkout/.venv/bin/python" -m tools.env.up "$@"
