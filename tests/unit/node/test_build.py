@@ -1,0 +1,180 @@
+"""The node object and its status, from facts and options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.node import build
+from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
+from kubeletpy.node.facts import MachineFacts, read_machine_facts
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.resources import allocatable, capacity
+from kubeletpy.node.status_events import condition_events
+
+GI = 2**30
+NOW = 1_800_000_000.0
+FACTS = MachineFacts(
+    hostname="host-1",
+    architecture="amd64",
+    kernel_version="6.1.0",
+    os_image="Debian",
+    machine_id="m",
+    system_uuid="s",
+    boot_id="b",
+    cpu_count=4,
+    memory_bytes=8 * GI,
+    swap_bytes=0,
+    root_storage_bytes=100 * GI,
+)
+
+
+def options(**fields: Any) -> NodeOptions:
+    return NodeOptions(name="n", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {"cpu": "4", "memory": f"{8 * GI // 1024}Ki", "pods": "110"}),
+        ({"kube_reserved": {"cpu": "500m"}, "system_reserved": {"cpu": "1"}}, {"cpu": "2500m"}),
+        ({"reserved_cpus": 1, "kube_reserved": {"cpu": "3"}}, {"cpu": "3"}),
+        (
+            {"kube_reserved": {"memory": "1Gi"}, "eviction_hard": {"memory.available": "100Mi"}},
+            {"memory": f"{(7 * GI - 100 * 2**20) // 1024}Ki"},
+        ),
+        (
+            {"eviction_hard": {"nodefs.available": "10%"}},
+            {"ephemeral-storage": f"{90 * GI // 1024}Ki"},
+        ),
+        ({"system_reserved": {"memory": "9Gi"}}, {"memory": "0Ki"}),
+        ({"pods_per_core": 10}, {"pods": "40"}),
+        ({"pods_per_core": 100}, {"pods": "110"}),
+    ],
+)
+def test_allocatable(fields: dict[str, Any], expected: dict[str, str]) -> None:
+    given = options(**fields)
+    left = allocatable(capacity(FACTS, given), given)
+    assert {key: left[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("health", "status", "message"),
+    [
+        (NodeHealth(), "True", "kubelet is posting ready status"),
+        (
+            NodeHealth(runtime_error="container runtime is down"),
+            "False",
+            "container runtime is down",
+        ),
+        (
+            NodeHealth(
+                network_error=network_not_ready("no CNI"), pleg_error="PLEG is not healthy: x"
+            ),
+            "False",
+            "[container runtime network not ready: no CNI, PLEG is not healthy: x]",
+        ),
+        (
+            NodeHealth(missing_capacity=("cpu",)),
+            "False",
+            "missing node capacity for resources: cpu",
+        ),
+        (NodeHealth(shutting_down=True), "False", "node is shutting down"),
+    ],
+)
+def test_ready(health: NodeHealth, status: str, message: str) -> None:
+    ready = node_conditions([], health, NOW)[-1]
+    assert (ready["type"], ready["status"], ready["message"]) == ("Ready", status, message)
+    assert ready["reason"] == ("KubeletReady" if status == "True" else "KubeletNotReady")
+
+
+def test_transition_time_moves_only_with_the_status_and_foreign_conditions_stay() -> None:
+    first = node_conditions([{"type": "x/y", "status": "True"}], NodeHealth(), NOW)
+    second = node_conditions(first, NodeHealth(), NOW + 10)
+    third = node_conditions(second, NodeHealth(runtime_error="down"), NOW + 20)
+    assert first[0]["type"] == "x/y" == third[0]["type"]
+    assert second[-1]["lastTransitionTime"] == first[-1]["lastTransitionTime"]
+    assert second[-1]["lastHeartbeatTime"] != first[-1]["lastHeartbeatTime"]
+    assert third[-1]["lastTransitionTime"] != second[-1]["lastTransitionTime"]
+
+
+def test_a_heartbeat_alone_is_not_worth_a_write() -> None:
+    def status(at: float) -> Any:
+        return build.node_status(
+            FACTS,
+            options(),
+            build.RuntimeInfo("containerd", "2.1"),
+            node_ips=["10.0.0.1"],
+            hostname="host-1",
+            images=[],
+            health=NodeHealth(),
+            old={"conditions": node_conditions([], NodeHealth(), NOW)},
+            now=at,
+        )
+
+    assert build.meaningful(status(NOW)) == build.meaningful(status(NOW + 60))
+    assert status(NOW)["nodeInfo"]["containerRuntimeVersion"] == "containerd://2.1"
+    assert status(NOW)["addresses"] == [
+        {"type": "InternalIP", "address": "10.0.0.1"},
+        {"type": "Hostname", "address": "host-1"},
+    ]
+
+
+def test_new_node_has_labels_taints_and_no_more() -> None:
+    given = options(
+        labels={"a": "b"},
+        taints=[{"key": "k", "effect": "NoSchedule"}],
+        provider_id="x://1",
+        external_cloud_provider=True,
+    )
+    node = build.new_node(given, "host-1", "amd64", {})
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "host-1"
+    assert node["metadata"]["labels"]["a"] == "b"
+    assert node["spec"]["providerID"] == "x://1"
+    assert [taint["key"] for taint in node["spec"]["taints"]] == [
+        "k",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    ]
+
+
+def test_an_existing_node_gets_only_what_it_lacks() -> None:
+    wanted = build.new_node(options(labels={"a": "b"}), "host-1", "amd64", {})
+    existing: Any = {"metadata": {"labels": {"kubernetes.io/hostname": "old", "mine": "x"}}}
+    patch: Any = build.metadata_patch(existing, wanted)
+    assert patch["metadata"]["labels"]["kubernetes.io/hostname"] == "host-1"
+    assert "a" not in patch["metadata"]["labels"], "labels of the owner are set once"
+    assert build.metadata_patch(wanted, wanted) is None
+
+
+def test_images_are_the_largest_with_few_names() -> None:
+    images = [build.ImageSummary([f"{i}.{n}" for n in range(9)], i) for i in range(5)]
+    shown = build.node_images(images, 2)
+    assert [image["sizeBytes"] for image in shown] == [4, 3]
+    assert len(shown[0]["names"]) == 5
+    assert len(build.node_images(images, -1)) == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reasons"),
+    [
+        ([], [{"type": "Ready", "status": "True"}], ["NodeReady"]),
+        ([{"type": "Ready", "status": "True"}], [{"type": "Ready", "status": "True"}], []),
+        (
+            [{"type": "Ready", "status": "True"}],
+            [{"type": "Ready", "status": "False"}],
+            ["NodeNotReady"],
+        ),
+        ([], [{"type": "DiskPressure", "status": "True"}], ["NodeHasDiskPressure"]),
+    ],
+)
+def test_events(old: Any, new: Any, reasons: list[str]) -> None:
+    assert condition_events({"conditions": old}, {"conditions": new}) == reasons
+
+
+def test_this_machine_can_be_read(tmp_path: Any) -> None:
+    facts = read_machine_facts(tmp_path / "not" / "there")
+    assert facts.cpu_count >= 1
+    assert facts.memory_bytes > 0
+    assert facts.root_storage_bytes > 0
+    assert facts.kernel_version and facts.architecture

@@ -1,0 +1,182 @@
+"""Registration, status writes and the lease, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from typing import Any
+
+from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.lease import LeaseKeeper
+from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.options import NodeOptions
+from tests.virtual_time import LoopClock, on_virtual_time
+
+from .test_build import FACTS
+
+
+class NodeApi:
+    """Holds one node and one lease."""
+
+    def __init__(self) -> None:
+        self.node: dict[str, Any] | None = None
+        self.lease: dict[str, Any] | None = None
+        self.log: list[tuple[float, str]] = []
+        self.down = False
+
+    def _note(self, what: str) -> None:
+        if self.down:
+            raise Unavailable("down")
+        self.log.append((asyncio.get_running_loop().time(), what))
+
+    async def get(self, resource: Any, name: str, namespace: Any = None) -> Any:
+        self._note(f"get {resource.plural}")
+        if self.node is None:
+            raise NotFound("no")
+        return self.node
+
+    async def create(self, resource: Any, obj: Any, namespace: Any = None) -> Any:
+        self._note(f"create {resource.plural}")
+        if resource.plural == "leases":
+            self.lease = obj
+            return obj
+        if self.node is not None:
+            raise AlreadyExists("yes")
+        self.node = {**obj, "metadata": {**obj["metadata"], "uid": "node-uid"}}
+        return self.node
+
+    async def patch(self, resource: Any, name: str, patch: Any, *_: Any, **options: Any) -> Any:
+        self._note(f"patch {resource.plural} {options.get('subresource', '')}".strip())
+        if resource.plural == "leases":
+            if self.lease is None:
+                raise NotFound("no")
+            return self.lease
+        assert self.node is not None
+        if "status" in patch:
+            status = {**self.node.get("status", {}), **patch["status"]}
+            self.node = {**self.node, "status": status}
+        return self.node
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
+        self.reasons.append(reason)
+
+
+def manager(api: NodeApi, health: Any, recorder: Recorder, **options: Any) -> NodeManager:
+    async def images() -> list[Any]:
+        return []
+
+    return NodeManager(
+        api,  # type: ignore[arg-type]
+        LoopClock(),
+        NodeOptions(name="n", **options),
+        FACTS,
+        node_ips=["10.0.0.1"],
+        recorder=recorder,
+        health=health,
+        runtime_info=lambda: RuntimeInfo("containerd", "2"),
+        list_images=images,
+        rng=random.Random(1),
+    )
+
+
+def ready(api: NodeApi) -> str:
+    assert api.node is not None
+    (found,) = [c for c in api.node["status"]["conditions"] if c["type"] == "Ready"]
+    return str(found["status"])
+
+
+@on_virtual_time
+async def test_a_new_node_is_ready_with_its_first_write() -> None:
+    api, recorder = NodeApi(), Recorder()
+    task = asyncio.create_task(manager(api, NodeHealth, recorder).run())
+    await asyncio.sleep(200)
+    assert api.log == [(0.0, "create nodes")], "nothing changed, so nothing more is written"
+    assert ready(api) == "True"
+    assert "NodeReady" in recorder.reasons
+    await asyncio.sleep(200)
+    assert [what for _, what in api.log[1:]] == ["patch nodes status"], "the report period"
+    task.cancel()
+
+
+@on_virtual_time
+async def test_a_change_of_health_is_written_at_once() -> None:
+    api, health = NodeApi(), [NodeHealth()]
+    recorder = Recorder()
+    of = manager(api, lambda: health[0], recorder)
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(3)
+    health[0] = NodeHealth(runtime_error="container runtime is down")
+    of.poke()
+    await asyncio.sleep(0.001)
+    assert ready(api) == "False"
+    assert recorder.reasons[-1] == "NodeNotReady"
+    task.cancel()
+
+
+@on_virtual_time
+async def test_a_known_node_is_taken_over_and_a_reboot_is_told() -> None:
+    api, recorder = NodeApi(), Recorder()
+    api.node = {
+        "metadata": {"name": "n", "uid": "old"},
+        "status": {"nodeInfo": {"bootID": "before"}},
+    }
+    of = manager(api, NodeHealth, recorder)
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(1)
+    assert [what for _, what in api.log] == [
+        "create nodes",
+        "get nodes",
+        "patch nodes",
+        "patch nodes status",
+    ]
+    assert recorder.reasons[0] == "Rebooted"
+    assert of.uid == "old"
+    task.cancel()
+
+
+@on_virtual_time
+async def test_registration_outlives_an_outage() -> None:
+    api = NodeApi()
+    api.down = True
+    of = manager(api, NodeHealth, Recorder())
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(60)
+    assert not of.registered.is_set()
+    api.down = False
+    await asyncio.sleep(10)
+    assert of.registered.is_set()
+    task.cancel()
+
+
+@on_virtual_time
+async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
+    api = NodeApi()
+    keeper = LeaseKeeper(
+        api,  # type: ignore[arg-type]
+        LoopClock(),
+        "n",
+        40,
+        node_uid=lambda: "node-uid",
+        rng=random.Random(1),
+    )
+    task = asyncio.create_task(keeper.run())
+    await asyncio.sleep(100)
+    times = [when for when, what in api.log if what == "patch leases"]
+    assert all(10 <= later - sooner <= 10.4 for sooner, later in itertools.pairwise(times))
+    assert api.lease is not None
+    assert api.lease["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
+    api.down = True
+    await asyncio.sleep(15)
+    api.down = False
+    count = len(api.log)
+    await asyncio.sleep(7)
+    assert len(api.log) > count, "after an outage it does not wait a whole period"
+    task.cancel()
