@@ -1,0 +1,1 @@
+"""Remote: the CRI client. Makes calls to a container runtime; decides nothing."""

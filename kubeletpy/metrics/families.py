@@ -1,0 +1,80 @@
+"""The kinds of metrics the agent uses, on one registry of its own.
+
+Names come out as the kubelet's do: some of its counters have no ``_total``, which the client
+library insists on. Must never touch the library's global registry: several agents may live in
+one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics_core import Metric
+
+MAX_SERIES = 500
+"""Series that a counter with labels from outside may have; what comes after counts as "other"."""
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""Prometheus' default buckets."""
+
+POD_START_SECONDS = (
+    *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
+    *(900, 1200, 1800, 2700, 3600),
+)
+
+
+class PlainCounter(Counter):
+    """A counter that is scraped under its bare name, as some of the kubelet's are."""
+
+    def collect(self) -> Iterable[Metric]:
+        """The metric with its samples renamed."""
+        for metric in super().collect():
+            total = f"{metric.name}_total"
+            metric.samples = [
+                sample._replace(name=metric.name)
+                for sample in metric.samples
+                if sample.name == total
+            ]
+            yield metric
+
+
+class BoundedCounter(Counter):
+    """A counter whose label values come from pods or the runtime: it cannot grow without end."""
+
+    def labels(self, *labelvalues: Any, **labelkwargs: Any) -> Self:
+        """The series of these values, or the one named "other" when there are MAX_SERIES."""
+        key = tuple(str(value) for value in labelvalues)
+        if len(self._metrics) >= MAX_SERIES and key not in self._metrics:
+            return super().labels(*("other" for _ in self._labelnames))
+        return super().labels(*labelvalues, **labelkwargs)
+
+
+class Families:
+    """Makes metrics on one registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+    def counter(self, name: str, help: str, *labels: str) -> Counter:
+        """A counter; ``name`` ends in _total."""
+        return Counter(name, help, labels, registry=self.registry)
+
+    def plain_counter(self, name: str, help: str, *labels: str) -> Counter:
+        """A counter whose name does not end in _total."""
+        return PlainCounter(name, help, labels, registry=self.registry)
+
+    def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
+        """A counter with labels from outside."""
+        return BoundedCounter(name, help, labels, registry=self.registry)
+
+    def gauge(self, name: str, help: str, *labels: str) -> Gauge:
+        """A gauge."""
+        return Gauge(name, help, labels, registry=self.registry)
+
+    def histogram(
+        self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS
+    ) -> Histogram:
+        """A histogram."""
+        return Histogram(name, help, labels, registry=self.registry, buckets=buckets)

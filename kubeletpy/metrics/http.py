@@ -1,0 +1,22 @@
+"""Metrics of the agent's own HTTP server."""
+
+from __future__ import annotations
+
+from kubeletpy.metrics.families import Families
+
+LABELS = ("method", "path", "server_type", "long_running")
+
+
+class HttpMetrics:
+    """``path`` is the route's first segment, ``server_type`` readwrite or readonly."""
+
+    def __init__(self, families: Families) -> None:
+        self.requests = families.bounded_counter(
+            "kubelet_http_requests_total", "Requests to this server.", *LABELS
+        )
+        self.requests_duration = families.histogram(
+            "kubelet_http_requests_duration_seconds", "Time that requests took.", *LABELS
+        )
+        self.inflight_requests = families.gauge(
+            "kubelet_http_inflight_requests", "Requests under way.", *LABELS
+        )

@@ -1,0 +1,49 @@
+"""Metrics of images: requests, pulls, garbage collection."""
+
+from __future__ import annotations
+
+from kubeletpy.images.metrics import size_bucket, tristate
+from kubeletpy.metrics.families import Families
+
+PULL_SECONDS = (
+    *(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
+)
+
+
+class ImageMetrics:
+    """images.metrics.ImageMetrics on the registry."""
+
+    def __init__(self, families: Families) -> None:
+        self.pull_duration = families.histogram(
+            "kubelet_image_pull_duration_seconds",
+            "Time that successful pulls took, waiting in the queue included, by image size.",
+            "image_size_in_bytes",
+            buckets=PULL_SECONDS,
+        )
+        self.garbage_collected = families.counter(
+            "kubelet_image_garbage_collected_total",
+            "Images removed, because of their age or for space.",
+            "reason",
+        )
+        self.ensure_image_requests = families.counter(
+            "kubelet_image_manager_ensure_image_requests_total",
+            "Requests to have an image on the node.",
+            "pull_policy",
+            "present_locally",
+            "pull_required",
+        )
+
+    def image_requested(
+        self, pull_policy: str, present: bool | None, pull_required: bool | None
+    ) -> None:
+        """An image was asked for; None is unknown."""
+        labels = (pull_policy.lower(), tristate(present), tristate(pull_required))
+        self.ensure_image_requests.labels(*labels).inc()
+
+    def image_pulled(self, seconds: float, size: int) -> None:
+        """An image of ``size`` bytes (0: unknown) was pulled."""
+        self.pull_duration.labels(size_bucket(size)).observe(seconds)
+
+    def image_garbage_collected(self, reason: str) -> None:
+        """An image was removed; ``reason`` is age or space."""
+        self.garbage_collected.labels(reason).inc()

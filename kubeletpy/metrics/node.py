@@ -1,0 +1,42 @@
+"""Metrics of the node: its name, its cgroups, the steps of its start."""
+
+from __future__ import annotations
+
+from kubeletpy.metrics.families import Families
+
+
+class NodeMetrics:
+    """What the node is and how its start went."""
+
+    def __init__(self, families: Families) -> None:
+        self.node_name = families.gauge(
+            "kubelet_node_name", "Always 1; the label is the node's name.", "node"
+        )
+        self.cgroup_version = families.gauge(
+            "kubelet_cgroup_version", "Version of the cgroup hierarchy in use, 1 or 2."
+        )
+        self.cgroup_manager_duration = families.histogram(
+            "kubelet_cgroup_manager_duration_seconds",
+            "Time that work on cgroups took: create, update, destroy.",
+            "operation_type",
+        )
+        self.startup_pre_kubelet_duration = families.gauge(
+            "kubelet_node_startup_pre_kubelet_duration_seconds",
+            "Time from the machine's boot to the start of this process.",
+        )
+        self.startup_pre_registration_duration = families.gauge(
+            "kubelet_node_startup_pre_registration_duration_seconds",
+            "Time from the start of this process to the first try to register.",
+        )
+        self.startup_registration_duration = families.gauge(
+            "kubelet_node_startup_registration_duration_seconds",
+            "Time from the first try to register to success.",
+        )
+        self.startup_post_registration_duration = families.gauge(
+            "kubelet_node_startup_post_registration_duration_seconds",
+            "Time from registration to the node's Ready.",
+        )
+        self.startup_duration = families.gauge(
+            "kubelet_node_startup_duration_seconds",
+            "Time from the machine's boot to the node's Ready.",
+        )

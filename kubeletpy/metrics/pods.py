@@ -1,0 +1,149 @@
+"""Metrics of pods and their containers: workers, starts, terminations, counts. Numbers only."""
+
+from __future__ import annotations
+
+from kubeletpy.metrics.families import POD_START_SECONDS, Families
+
+STATUS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60)
+
+
+class PodWorkerMetrics:
+    """How the pod workers and the status manager keep up."""
+
+    def __init__(self, families: Families) -> None:
+        self.containers_per_pod_count = families.histogram(
+            "kubelet_containers_per_pod_count",
+            "Regular containers of each pod started.",
+            buckets=(1, 2, 4, 8, 16),
+        )
+        self.pod_worker_duration = families.histogram(
+            "kubelet_pod_worker_duration_seconds",
+            "Time from a pod's update to the end of its sync: create, update, sync, kill or "
+            "terminated.",
+            "operation_type",
+        )
+        self.pod_worker_start_duration = families.histogram(
+            "kubelet_pod_worker_start_duration_seconds",
+            "Time from first seeing a pod to the begin of its first sync.",
+        )
+        self.pod_start_duration = families.histogram(
+            "kubelet_pod_start_duration_seconds",
+            "Time from first seeing a pod until its phase turns from Pending to Running.",
+            buckets=POD_START_SECONDS,
+        )
+        self.pod_start_sli_duration = families.histogram(
+            "kubelet_pod_start_sli_duration_seconds",
+            "Time from a stateless pod's creation until it is seen running, less image pulls and "
+            "init containers.",
+            buckets=POD_START_SECONDS,
+        )
+        self.pod_start_total_duration = families.histogram(
+            "kubelet_pod_start_total_duration_seconds",
+            "Time from a stateless pod's creation until it is seen running, all included.",
+            buckets=POD_START_SECONDS,
+        )
+        self.first_network_pod_start_sli_duration = families.gauge(
+            "kubelet_first_network_pod_start_sli_duration_seconds",
+            "Start time of the first pod that needed the pod network.",
+        )
+        self.pod_status_sync_duration = families.histogram(
+            "kubelet_pod_status_sync_duration_seconds",
+            "Time from a change of a pod's status to its arrival at the API.",
+            buckets=STATUS_SECONDS,
+        )
+        self.admission_rejections = families.bounded_counter(
+            "kubelet_admission_rejections_total",
+            "Pods refused at admission.",
+            "reason",
+        )
+
+
+class PodStartMetrics:
+    """Starts and ends, and the errors on the way.
+
+    ``container_type`` is container, init_container or ephemeral_container.
+    """
+
+    def __init__(self, families: Families) -> None:
+        self.started_pods = families.counter(
+            "kubelet_started_pods_total", "Sandboxes that were to be created."
+        )
+        self.started_pods_errors = families.counter(
+            "kubelet_started_pods_errors_total", "Sandboxes that could not be created."
+        )
+        self.started_containers = families.counter(
+            "kubelet_started_containers_total",
+            "Container starts tried, backoff passed.",
+            "container_type",
+        )
+        self.started_containers_errors = families.bounded_counter(
+            "kubelet_started_containers_errors_total",
+            "Container starts that failed, by the reason the container waits with.",
+            "container_type",
+            "code",
+        )
+        self.terminated_containers = families.bounded_counter(
+            "kubelet_terminated_containers_total",
+            "Containers that were seen to end.",
+            "container_type",
+            "exit_code",
+            "reason",
+        )
+        self.started_user_namespaced_pods = families.counter(
+            "kubelet_started_user_namespaced_pods_total",
+            "Sandboxes with a user namespace that were to be created.",
+        )
+        self.started_user_namespaced_pods_errors = families.counter(
+            "kubelet_started_user_namespaced_pods_errors_total",
+            "Syncs with an error of pods with a user namespace.",
+        )
+
+
+class PodCountMetrics:
+    """What is on the node now. ``static`` is "true" for static pods and "" for pods of the API."""
+
+    def __init__(self, families: Families) -> None:
+        self.desired_pods = families.gauge(
+            "kubelet_desired_pods", "Pods wanted on this node.", "static"
+        )
+        self.active_pods = families.gauge(
+            "kubelet_active_pods", "Wanted pods that have not finished.", "static"
+        )
+        self.mirror_pods = families.gauge("kubelet_mirror_pods", "Mirror pods known.")
+        self.working_pods = families.gauge(
+            "kubelet_working_pods",
+            "Pod workers: lifecycle sync, terminating or terminated; config desired, orphan or "
+            "runtime_only.",
+            "lifecycle",
+            "config",
+            "static",
+        )
+        self.orphaned_runtime_pods = families.counter(
+            "kubelet_orphaned_runtime_pods_total",
+            "Running pods found in the runtime that nobody wants.",
+        )
+        self.restarted_pods = families.counter(
+            "kubelet_restarted_pods_total",
+            "Pods made anew because the same UID came back.",
+            "static",
+        )
+        self.running_pods = families.gauge(
+            "kubelet_running_pods", "Pods that have a ready sandbox."
+        )
+        self.running_containers = families.gauge(
+            "kubelet_running_containers",
+            "Containers by state in the runtime: created, running, exited, unknown.",
+            "container_state",
+        )
+        self.managed_ephemeral_containers = families.gauge(
+            "kubelet_managed_ephemeral_containers",
+            "Ephemeral containers in the specs of the pods known.",
+        )
+        self.orphan_pod_cleaned_volumes = families.gauge(
+            "kubelet_orphan_pod_cleaned_volumes",
+            "Directories of pods that are gone, seen in the last sweep.",
+        )
+        self.orphan_pod_cleaned_volumes_errors = families.gauge(
+            "kubelet_orphan_pod_cleaned_volumes_errors",
+            "Directories of pods that are gone, not removed in the last sweep.",
+        )

@@ -1,0 +1,51 @@
+"""Metrics of the process: which build it is, when it started, what it uses."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+
+from prometheus_client import ProcessCollector
+
+from kubeletpy.metrics.families import Families
+
+BUILD_LABELS = (
+    *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
+    *("go_version", "compiler", "platform"),
+)
+
+
+class ProcessMetrics:
+    """Build and feature gates; process_* (start time, CPU, memory, files) are read at a scrape."""
+
+    def __init__(self, families: Families) -> None:
+        self.build_info = families.gauge(
+            "kubernetes_build_info", "Always 1; the labels say which build this is.", *BUILD_LABELS
+        )
+        self.feature_enabled = families.gauge(
+            "kubernetes_feature_enabled", "1 for feature gates that are on.", "name", "stage"
+        )
+        ProcessCollector(registry=families.registry)
+
+    def set_build(self, git_version: str, git_commit: str = "", build_date: str = "") -> None:
+        """Say which build this is; ``git_version`` is the kubeletVersion the node reports."""
+        major, _, rest = git_version.removeprefix("v").partition(".")
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
+        labels = {
+            "major": major,
+            "minor": rest.partition(".")[0],
+            "git_version": git_version,
+            "git_commit": git_commit,
+            "git_tree_state": "",
+            "build_date": build_date,
+            "go_version": "",
+            "compiler": f"{platform.python_implementation()} {platform.python_version()}",
+            "platform": f"{platform.system().lower()}/{machine or platform.machine()}",
+        }
+        self.build_info.clear()
+        self.build_info.labels(**labels).set(1)
+
+    def set_features(self, gates: Mapping[str, tuple[str, bool]]) -> None:
+        """Feature gates: name -> (stage: "" for GA, else BETA, ALPHA, DEPRECATED; whether on)."""
+        for name, (stage, enabled) in gates.items():
+            self.feature_enabled.labels(name, stage).set(1 if enabled else 0)

@@ -1,0 +1,39 @@
+"""All metrics of one agent, under the kubelet's names (docs/reference, metrics table).
+
+Built once per agent and handed to its parts; nothing here is global.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.metrics.exposition import render
+from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.images import ImageMetrics
+from kubeletpy.metrics.node import NodeMetrics
+from kubeletpy.metrics.pleg import PlegMetrics
+from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
+from kubeletpy.metrics.process import ProcessMetrics
+from kubeletpy.metrics.rest_client import RestClientMetrics
+from kubeletpy.metrics.runtime import RuntimeMetrics
+
+
+class Metrics:
+    """The agent's metrics by subject, on a registry of their own (``registry``)."""
+
+    def __init__(self) -> None:
+        families = Families()
+        self.registry = families.registry
+        self.runtime = RuntimeMetrics(families)
+        self.workers = PodWorkerMetrics(families)
+        self.starts = PodStartMetrics(families)
+        self.pods = PodCountMetrics(families)
+        self.pleg = PlegMetrics(families)
+        self.images = ImageMetrics(families)
+        self.node = NodeMetrics(families)
+        self.rest_client = RestClientMetrics(families)
+        self.http = HttpMetrics(families)
+        self.process = ProcessMetrics(families)
+
+    def render(self) -> bytes:
+        """A scrape, in the text format of exposition.CONTENT_TYPE."""
+        return render(self.registry)

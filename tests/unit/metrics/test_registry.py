@@ -1,0 +1,196 @@
+"""The metrics are the kubelet's: names, types, labels and buckets, as a scrape shows them."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import subprocess
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY, Histogram
+
+from kubeletpy.metrics.families import MAX_SERIES
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.remote.operations import OPERATIONS
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "metrics.csv"
+ROWS = {row["name"]: row for row in csv.DictReader(DATA.read_text().splitlines())}
+PROCESS = {
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_virtual_memory_bytes",
+}
+"""What a Prometheus process collector adds to process_start_time_seconds."""
+
+
+SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? ")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+def with_all_series() -> Metrics:
+    """Metrics of which each family has a series."""
+    metrics = Metrics()
+    for group in vars(metrics).values():
+        for family in vars(group).values():
+            names = getattr(family, "_labelnames", ())
+            if names:
+                family.labels(*(f"{name}-value" for name in names))
+    return metrics
+
+
+def scraped(metrics: Metrics) -> dict[str, tuple[str, list[dict[str, str]]]]:
+    """Family name -> (TYPE, the labels of its samples), read line by line from a scrape."""
+    families: dict[str, tuple[str, list[dict[str, str]]]] = {}
+    name, kind = "", ""
+    for line in metrics.render().decode().splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            families[name] = kind, []
+        elif not line.startswith("#"):
+            sample, labels = SAMPLE.match(line).groups()
+            if sample == (f"{name}_bucket" if kind == "histogram" else name):
+                families[name][1].append(dict(LABEL.findall(labels or "")))
+    return families
+
+
+def buckets_of(written: str) -> list[float]:
+    """The table's buckets as numbers."""
+    if written.startswith("exp("):
+        start, factor, count = written.removeprefix("exp(").removesuffix(")").split()
+        factors = [float(factor.removeprefix("x"))] * (int(count.removeprefix("n=")) - 1)
+        return list(accumulate([float(start), *factors], lambda a, b: a * b))
+    return [float(bucket) for bucket in written.split()]
+
+
+SCRAPED = scraped(with_all_series())
+
+
+def test_every_metric_is_the_tables() -> None:
+    assert set(SCRAPED) == set(ROWS) | PROCESS
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_type_labels_and_buckets(name: str) -> None:
+    row = ROWS[name]
+    kind, series = SCRAPED[name]
+    assert kind == row["type"]
+    assert set(series[0]) - {"le"} == set(filter(None, row["labels"].split("|")))
+    if kind == "histogram":
+        have = [float(labels["le"]) for labels in series]
+        assert have == [*buckets_of(row["buckets"]), float("inf")]
+
+
+def test_no_series_of_openmetrics() -> None:
+    assert b"_created" not in with_all_series().render()
+
+
+def test_counters_without_total_keep_their_names() -> None:
+    metrics = Metrics()
+    metrics.pleg.discard_events.inc(2)
+    text = metrics.render().decode()
+    assert "# TYPE kubelet_pleg_discard_events counter\nkubelet_pleg_discard_events 2\n" in text
+    assert "kubelet_pleg_discard_events_total" not in text
+
+
+def test_buckets_are_written_as_go_does() -> None:
+    metrics = Metrics()
+    metrics.runtime.call_done("version", 0.01, failed=False)
+    text = metrics.render().decode()
+    assert 'kubelet_containers_per_pod_count_bucket{le="1"} 0' in text
+    assert 'kubelet_runtime_operations_duration_seconds_bucket{le="0.0125",' in text
+    assert 'kubelet_runtime_operations_total{operation_type="version"} 1\n' in text
+
+
+def test_label_values_are_escaped() -> None:
+    metrics = Metrics()
+    metrics.node.node_name.labels('a"b\\c\nd').set(1)
+    assert 'kubelet_node_name{node="a\\"b\\\\c\\nd"} 1\n' in metrics.render().decode()
+
+
+def test_families_without_series_are_left_out() -> None:
+    assert b"kubelet_runtime_operations_total" not in Metrics().render()
+
+
+def test_labels_from_outside_are_bounded() -> None:
+    metrics = Metrics()
+    ended = metrics.starts.terminated_containers
+    for code in range(MAX_SERIES + 100):
+        ended.labels("container", str(code), "Error").inc()
+    ended.labels("container", "0", "Error").inc()
+    text = metrics.render().decode()
+    assert text.count("\nkubelet_terminated_containers_total{") == MAX_SERIES + 1
+    assert 'container_type="other",exit_code="other",reason="other"} 100\n' in text
+    assert 'container_type="container",exit_code="0",reason="Error"} 2\n' in text
+
+
+def test_two_agents_do_not_share() -> None:
+    one, two = Metrics(), Metrics()
+    one.starts.started_pods.inc()
+    assert "kubelet_started_pods_total 0\n" in two.render().decode()
+    assert not any("kubelet" in name for name in REGISTRY._names_to_collectors)
+
+
+def test_runtime_calls() -> None:
+    metrics = Metrics()
+    for operation in set(OPERATIONS.values()):
+        metrics.runtime.call_done(operation, 0.5, failed=operation == "exec_sync")
+    metrics.runtime.sandbox_done("gvisor", 0.3, failed=True)
+    text = metrics.render().decode()
+    assert text.count("\nkubelet_runtime_operations_total{") == len(set(OPERATIONS.values()))
+    assert text.count("\nkubelet_runtime_operations_errors_total{") == 1
+    assert 'kubelet_run_podsandbox_errors_total{runtime_handler="gvisor"} 1\n' in text
+
+
+def test_images() -> None:
+    metrics = Metrics()
+    metrics.images.image_requested("IfNotPresent", True, None)
+    metrics.images.image_pulled(4, 3 * 1024 * 1024)
+    metrics.images.image_garbage_collected("age")
+    text = metrics.render().decode()
+    assert 'present_locally="true",pull_policy="ifnotpresent",pull_required="unknown"} 1' in text
+    assert 'kubelet_image_pull_duration_seconds_sum{image_size_in_bytes="0-10MB"} 4\n' in text
+    assert 'kubelet_image_garbage_collected_total{reason="age"} 1\n' in text
+
+
+def test_build() -> None:
+    metrics = Metrics()
+    metrics.process.set_build("v1.36.0-kubeletpy.1")
+    metrics.process.set_features({"SidecarContainers": ("", True), "Some": ("ALPHA", False)})
+    text = metrics.render().decode()
+    assert 'git_version="v1.36.0-kubeletpy.1",go_version="",major="1",minor="36"' in text
+    assert 'kubernetes_feature_enabled{name="SidecarContainers",stage=""} 1\n' in text
+    assert 'kubernetes_feature_enabled{name="Some",stage="ALPHA"} 0\n' in text
+    assert "\nprocess_start_time_seconds 1" in text
+
+
+def test_api_requests() -> None:
+    metrics = Metrics()
+    metrics.rest_client.request_done(200, "GET", "api:6443", 0.2)
+    metrics.rest_client.request_done(None, "GET", "api:6443", 3)
+    text = metrics.render().decode()
+    assert 'rest_client_requests_total{code="200",host="api:6443",method="GET"} 1\n' in text
+    assert 'code="<error>"' in text
+    assert isinstance(metrics.rest_client.request_duration, Histogram)
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
+    ran = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=with_all_series().render(),
+        capture_output=True,
+        check=False,
+    )
+    odd = {
+        "kubelet_pleg_discard_events",
+        "kubelet_evented_pleg_connection_error_count",
+        "kubelet_evented_pleg_connection_success_count",
+    }
+    complaints = ran.stderr.decode().splitlines()
+    assert [line for line in complaints if line.split()[0] not in odd] == []
+    assert ran.returncode in {0, 3}
