@@ -164,6 +164,11 @@ class RawRuntime:
         request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
         return bool(self.images.ImageStatus(request, timeout=10).image.id)
 
+    def remove_image(self, name: str) -> None:
+        """RemoveImage: the image under all its names."""
+        request = pb.RemoveImageRequest(image=pb.ImageSpec(image=name))
+        self.images.RemoveImage(request, timeout=30)
+
     def remove_all(self) -> None:
         """Remove every sandbox; the first error is raised after all were tried."""
         errors: list[grpc.RpcError] = []

@@ -86,11 +86,12 @@ def remove_runtime(home: Path, record: Record, uids: set[str]) -> list[str]:
     if record.private:
         print("removing containerd", flush=True)
         return private_containerd(home).remove()
-    for image in record.images:
-        try:
-            run("ctr", "--address", socket, "--namespace", "k8s.io", "images", "rm", image)
-        except CommandError as error:
-            left.append(f"image {image}: {error}")
+    with RawRuntime(socket) as raw:
+        for image in record.images:
+            try:
+                raw.remove_image(image)
+            except grpc.RpcError as error:
+                left.append(f"image {image} in {record.endpoint}: {error.details()}")
     return left
 
 

@@ -33,6 +33,10 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
     `wish` is "auto", "private", or a unix:// endpoint. Once chosen it stays, so that a second start
     finds its pods again. Raises CommandError or NotReadyError when there is none to be had.
     """
+    if wish not in {"auto", "private"} and not wish.startswith("unix://"):
+        raise CommandError(f"KUBELETPY_RUNTIME={wish}: say auto, private, or unix:///path")
+    if record.endpoint:
+        wish = _same_as_before(record, wish)
     if wish.startswith("unix://"):
         try:
             use_existing(home, record, Path(wish.removeprefix("unix://")))
@@ -40,9 +44,7 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
             raise CommandError(f"the runtime at {wish} cannot be used: {error}") from error
         say(f"the one at {record.endpoint}")
         return
-    if wish not in {"auto", "private"}:
-        raise CommandError(f"KUBELETPY_RUNTIME={wish}: say auto, private, or unix:///path")
-    if wish == "auto" and not record.private and DEFAULT_SOCKET.exists():
+    if wish == "auto" and DEFAULT_SOCKET.exists():
         try:
             use_existing(home, record, DEFAULT_SOCKET)
         except CommandError as error:
@@ -52,6 +54,14 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
             return
     use_private(home, record)
     say(f"our own, at {record.endpoint}")
+
+
+def _same_as_before(record: Record, wish: str) -> str:
+    """The wish that leads to the runtime in use. Raises CommandError for another one."""
+    used = "private" if record.private else record.endpoint
+    if wish not in {"auto", used}:
+        raise CommandError(f"this node's pods are in {record.endpoint}: ./up.sh down first")
+    return used
 
 
 def use_private(home: Path, record: Record) -> None:
