@@ -1,28 +1,59 @@
-"""Kubernetes quantities ("500m", "1Gi") as whole numbers, rounding up as the scheduler does."""
+"""Kubernetes quantities ("500m", "1Gi") as whole numbers, rounding up as the scheduler does.
+
+Read here and not by the client's parser: that one costs the whole client library at import, and
+takes words like "NaN" for numbers. Must never let a hostile text cost more than its length.
+"""
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_CEILING, Decimal
 
-from kubernetes.utils.quantity import parse_quantity
+_SYNTAX = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([A-Za-z]{0,2}))"
+)
+
+_SCALES = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+}
+_MAX_TEXT = 64
+_MAX = Decimal(2**63 - 1)
 
 
 def parse(text: str | int | float) -> Decimal:
-    """Read a quantity.
+    """Read a quantity; what is beyond a signed 64-bit number becomes the nearest such number.
 
     Raises:
         ValueError: not a quantity.
     """
-    if isinstance(text, str) and text[-1:].isdigit() and ("e" in text or "E" in text):
-        return Decimal(text)  # decimal exponent form, which the client reads as a suffix
-    return Decimal(parse_quantity(text))  # type: ignore[no-untyped-call]
+    match = _SYNTAX.fullmatch(str(text)) if len(str(text)) <= _MAX_TEXT else None
+    if match is None:
+        raise ValueError(f"not a quantity: {str(text)[:_MAX_TEXT]!r}")
+    number, exponent, suffix = match.groups()
+    if exponent:
+        amount = Decimal(number + exponent)
+    elif (suffix or "") in _SCALES:
+        amount = Decimal(number) * _SCALES[suffix or ""]
+    else:
+        raise ValueError(f"not a quantity: {text!r} has an unknown suffix")
+    return max(-_MAX, min(_MAX, amount))
 
 
 def value(text: str | int | float) -> int:
     """Whole units (bytes, pods), rounded up. Raises ValueError."""
-    return int(parse(text).to_integral_value(ROUND_CEILING))
+    return whole(parse(text))
 
 
 def milli_value(text: str | int | float) -> int:
     """Thousandths (millicores), rounded up. Raises ValueError."""
-    return int((parse(text) * 1000).to_integral_value(ROUND_CEILING))
+    return whole(parse(text) * 1000)
+
+
+def whole(amount: Decimal) -> int:
+    """A parsed quantity (or a sum) in whole units, rounded up; within a signed 64-bit number."""
+    return int(max(-_MAX, min(_MAX, amount.to_integral_value(ROUND_CEILING))))

@@ -1,0 +1,81 @@
+"""Exponential backoff by key: how long to wait before trying the same thing again.
+
+Restarts and image pulls share the growth and forget by their own windows. Time is an argument (any
+steadily growing seconds, the same for all calls). Bounded: past its capacity the entry that was
+raised longest ago is dropped. Must never wait or read a clock.
+
+Source: docs/reference, "Backoff".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffState:
+    """The present delay of one key."""
+
+    delay: float
+    """Seconds."""
+    raised_at: float
+    """When the delay was last set or raised."""
+
+
+class ExponentialBackoff:
+    """Delays that double from ``base`` to ``maximum`` and start again after a quiet time."""
+
+    def __init__(self, base: float, maximum: float, quiet: float, *, capacity: int = 8192) -> None:
+        """Seconds each; ``quiet`` is how long after the last raise an entry counts no more.
+
+        A ``base`` above ``maximum`` is lowered to it.
+        """
+        self._base = min(base, maximum)
+        self._maximum = maximum
+        self._quiet = quiet
+        self._capacity = capacity
+        self._entries: dict[str, BackoffState] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def state(self, key: str, event_at: float) -> BackoffState | None:
+        """The key's state as an event at that time finds it; None when it counts no more."""
+        entry = self._entries.get(key)
+        if entry is None or event_at - entry.raised_at > self._quiet:
+            return None
+        return entry
+
+    def due_at(self, key: str, event_at: float, now: float) -> float | None:
+        """When the delay that began with the event ends, if that is still to come."""
+        entry = self.state(key, event_at)
+        if entry is None or now - event_at >= entry.delay:
+            return None
+        return event_at + entry.delay
+
+    def due_since_raise(self, key: str, now: float) -> float | None:
+        """When the delay that began with the last raise ends, if that is still to come."""
+        entry = self.state(key, now)
+        if entry is None or now - entry.raised_at >= entry.delay:
+            return None
+        return entry.raised_at + entry.delay
+
+    def next(self, key: str, event_at: float, now: float) -> float:
+        """Set or double the key's delay; the new delay in seconds."""
+        entry = self.state(key, event_at)
+        delay = self._base if entry is None else min(entry.delay * 2, self._maximum)
+        self._entries.pop(key, None)  # raised again: it is the newest now
+        self._entries[key] = BackoffState(delay, now)
+        while len(self._entries) > self._capacity:
+            self._entries.pop(next(iter(self._entries)))
+        return delay
+
+    def forget(self, key: str) -> None:
+        """Drop a key: its next event finds nothing."""
+        self._entries.pop(key, None)
+
+    def collect(self, now: float) -> None:
+        """Drop the entries that count no more."""
+        gone = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]
+        for key in gone:
+            del self._entries[key]

@@ -1,0 +1,125 @@
+"""The downward API: values of a pod's own fields and resources, for its environment and volumes.
+
+Source: docs/reference, "One env entry" (fieldRef, resourceFieldRef).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+from kubeletpy.api import types as api
+from kubeletpy.api.quantity import milli_value, parse
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit
+
+_NODE_DEFAULTED = ("cpu", "memory", "ephemeral-storage")
+
+
+class DownwardError(ValueError):
+    """A reference to a field or resource that cannot be followed; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a pod may ask about where it runs."""
+
+    pod_ips: tuple[str, ...] = ()
+    """The preferred family first."""
+    host_ips: tuple[str, ...] = ()
+    allocatable: Mapping[str, str] | None = None
+    """Quantities; they stand for limits that a container does not have."""
+
+
+def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -> str:
+    """The value of a fieldRef in an environment.
+
+    Raises:
+        DownwardError: the field is not one that can be referred to.
+    """
+    path = selector.get("fieldPath") or ""
+    if path.endswith("']"):
+        holder, bracket, key = path.removesuffix("']").partition("['")
+        if bracket and holder == "metadata.labels":
+            return pod.labels.get(key, "")
+        if bracket and holder == "metadata.annotations":
+            return pod.annotations.get(key, "")
+        raise DownwardError(f'fieldPath "{path}" does not support subscript')
+    match path:
+        case "metadata.name":
+            return pod.name
+        case "metadata.namespace":
+            return pod.namespace
+        case "metadata.uid":
+            return pod.uid
+        case "spec.nodeName":
+            return pod.spec.get("nodeName") or ""
+        case "spec.serviceAccountName":
+            return pod.spec.get("serviceAccountName") or ""
+        case "status.hostIP":
+            return _first(facts.host_ips)
+        case "status.hostIPs":
+            return ",".join(facts.host_ips)
+        case "status.podIP":
+            return _first(facts.pod_ips)
+        case "status.podIPs":
+            return ",".join(facts.pod_ips)
+        case _:
+            raise DownwardError(f"unsupported fieldPath: {path}")
+
+
+def resource_value(
+    selector: api.ResourceFieldSelector, pod: Pod, container: api.Container, facts: NodeFacts
+) -> str:
+    """The value of a resourceFieldRef: in units of the divisor, rounded up.
+
+    A limit that is not set is the pod's, or what the node has to give.
+
+    Raises:
+        DownwardError: no such container or resource, or an amount is not a quantity.
+    """
+    name = selector.get("containerName")
+    if name:
+        container = _main_container(pod, name)
+    wanted = selector.get("resource") or ""
+    which, _, resource = wanted.partition(".")
+    known = resource in _NODE_DEFAULTED or resource.startswith(HUGEPAGES_PREFIX)
+    if which not in ("requests", "limits") or not known:
+        raise DownwardError(f"unsupported container resource : {wanted}")
+    resources = container.get("resources") or {}
+    quantities = resources.get("requests") if which == "requests" else resources.get("limits")
+    text = (quantities or {}).get(resource, "0")
+    try:
+        if which == "limits" and resource in _NODE_DEFAULTED and parse(text) == 0:
+            text = _default_limit(pod, resource, facts)
+        return _in_units(text, selector.get("divisor"), resource)
+    except ValueError as error:
+        raise DownwardError(f"resourceFieldRef {wanted}: {error}") from error
+
+
+def _default_limit(pod: Pod, resource: str, facts: NodeFacts) -> str:
+    allocatable = (facts.allocatable or {}).get(resource)
+    if allocatable is None:
+        return "0"
+    of_pod = pod_level_limit(pod, resource) if resource in ("cpu", "memory") else None
+    return of_pod if of_pod is not None and parse(of_pod) else allocatable
+
+
+def _in_units(text: str, divisor: str | None, resource: str) -> str:
+    if resource == "cpu":
+        amount, unit = Decimal(milli_value(text)), Decimal(milli_value(divisor or "1") or 1000)
+    else:
+        amount, unit = parse(text), parse(divisor or "1") or Decimal(1)
+    return str(int((amount / unit).to_integral_value(ROUND_CEILING)))
+
+
+def _main_container(pod: Pod, name: str) -> api.Container:
+    for container in (*pod.containers, *pod.init_containers):
+        if container.get("name") == name:
+            return container
+    raise DownwardError(f"container {name} not found")
+
+
+def _first(items: Sequence[str]) -> str:
+    return items[0] if items else ""

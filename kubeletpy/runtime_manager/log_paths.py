@@ -1,0 +1,76 @@
+"""Where container logs are, and the names under which log collectors look for them.
+
+Names from specs become parts of paths here: one that could lead elsewhere is refused.
+Source: docs/reference, names (log).
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+MAX_FILE_NAME = 255
+_SUFFIX = ".log"
+_MIN_ID = 6
+
+
+class UnsafeName(ValueError):
+    """A name from a spec cannot be part of a path."""
+
+
+def pod_log_directory(logs_root: str, namespace: str, name: str, uid: str) -> str:
+    """``{root}/{namespace}_{name}_{uid}``: the sandbox's log_directory. Raises UnsafeName."""
+    return str(PurePosixPath(logs_root, _part(f"{namespace}_{name}_{uid}")))
+
+
+def container_log_directory(
+    logs_root: str, namespace: str, name: str, uid: str, container: str
+) -> str:
+    """The directory of one container's logs. Raises UnsafeName."""
+    return str(PurePosixPath(pod_log_directory(logs_root, namespace, name, uid), _part(container)))
+
+
+def container_log_path(container: str, restart_count: int) -> str:
+    """``{container}/{restart count}.log``, below the sandbox's log_directory. Raises UnsafeName."""
+    return f"{_part(container)}/{restart_count}{_SUFFIX}"
+
+
+def pod_uid_of_log_directory(directory_name: str) -> str:
+    """The pod uid in the name of a pod's log directory."""
+    return directory_name.rsplit("_", 1)[-1]
+
+
+def log_link(
+    links_root: str, pod_name: str, namespace: str, container: str, container_id: str
+) -> str:
+    """``{root}/{pod}_{namespace}_{container}-{id}.log``, the name cut to 255. Raises UnsafeName."""
+    name = _part(f"{pod_name}_{namespace}_{container}-{container_id}")
+    return str(PurePosixPath(links_root, name[: MAX_FILE_NAME - len(_SUFFIX)] + _SUFFIX))
+
+
+def container_id_of_log_link(link_name: str) -> str | None:
+    """The container id (perhaps cut) in a link's name; None when it is not such a name."""
+    name = link_name.rsplit("-", 1)[-1]
+    container_id = name.removesuffix(_SUFFIX)
+    if container_id == name or len(container_id) < _MIN_ID:
+        return None
+    return container_id
+
+
+def restart_count_from_logs(file_names: list[str]) -> int:
+    """The attempt that follows those whose logs are there: the highest ``{n}.log*`` plus one, or 0.
+
+    For a container whose records are gone: its next log must not overwrite an older one.
+    """
+    highest = -1
+    for name in file_names:
+        number, dot, rest = name.partition(".")
+        counts = dot and number.isascii() and number.isdigit() and len(number) <= 9
+        if counts and (rest == "log" or rest.startswith("log.")):
+            highest = max(highest, int(number))
+    return highest + 1
+
+
+def _part(name: str) -> str:
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise UnsafeName(f"{name!r} cannot be part of a log path")
+    return name

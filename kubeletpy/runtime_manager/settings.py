@@ -1,0 +1,39 @@
+"""What the config builders must know of this node and its agent: constant while the agent runs.
+
+Filled in by the composition root from KubeletConfiguration and the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """Settings of sandbox and container configs; the defaults are the kubelet's."""
+
+    pod_logs_dir: str = "/var/log/pods"
+    container_logs_dir: str = "/var/log/containers"
+    seccomp_root: str = "/var/lib/kubelet/seccomp"
+    seccomp_default: bool = False
+    """Containers that name no profile get RuntimeDefault."""
+    cluster_domain: str = ""
+    cluster_dns: tuple[str, ...] = ()
+    node_ips: tuple[str, ...] = ()
+    cpu_cfs_quota: bool = True
+    cpu_cfs_period_us: int = 100_000
+    memory_capacity: int = 0
+    """Bytes; 0: unknown."""
+    swap_capacity: int = 0
+    """Bytes."""
+    limited_swap: bool = False
+    """memorySwap.swapBehavior is LimitedSwap."""
+    swap_controller: bool = False
+    """The node's memory cgroups can limit swap."""
+    cgroup_v2: bool = False
+    single_process_oom_kill: bool = False
+    hugepage_sizes: tuple[str, ...] = ()
+    """Page sizes of the node, as cgroups name them: ``2MB``, ``1GB``."""
+    thermal_throttle_paths: tuple[str, ...] = ()
+    """Those /sys/devices/system/cpu/cpuN/thermal_throttle that exist: hidden from containers."""
+    selinux_enabled: bool = False
