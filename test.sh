@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Install what tests need and run them all; as root, because they start real containers.
+#
+#   ./test.sh [SECTION …] [ARGUMENTS of pytest]
+#
+# Sections: lint types imports generated unit sim integration (all of them when none is named).
+# For example:  ./test.sh unit          ./test.sh integration -k address -x
+# A skipped test is a failure. JOBS=N sets how many tests run at once (2).
+set -euo pipefail
+
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+source tools/env/venv.sh
+all=(lint types imports generated unit sim integration)
+packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static
+    docker-registry skopeo apache2-utils prometheus)
+
+sections=()
+while [ $# -gt 0 ] && [[ " ${all[*]} " == *" $1 "* ]]; do
+    sections+=("$1")
+    shift
+done
+case "${1:-}" in
+-h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' test.sh
+    exit 0
+    ;;
+-* | tests/* | "") ;;
+*)
+    echo "test.sh: no section $1; there are: ${all[*]}" >&2
+    exit 2
+    ;;
+esac
+[ ${#sections[@]} -gt 0 ] || sections=("${all[@]}")
+
+# What integration tests start: Debian's own packages.
+system_packages() {
+    local missing=() log="$PWD/.cache/install.log"
+    for package in "${packages[@]}"; do
+        [ "$(dpkg-query -Wf '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+            missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    printf 'Debian packages: %s … ' "${missing[*]}"
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "missing" >&2
+        echo "test.sh: integration tests need root, also to install these" >&2
+        return 1
+    fi
+    apt_install "$log" "${missing[@]}" || return 1
+    echo ready
+}
+
+# pytest on one folder; "no test matches" is an error only when nobody chose tests.
+tests() {
+    local folder="$1" code=0
+    shift
+    python -m pytest -p tools.env.no_skips "$@" "$folder" "${chosen[@]}" || code=$?
+    [ "$code" -ne 5 ] || [ ${#chosen[@]} -eq 0 ] || code=0
+    return "$code"
+}
+
+run_section() {
+    case "$1" in
+    lint) ruff check . && ruff format --check . ;;
+    types) mypy && mypy --strict tools/env tests/integration ;;
+    imports) lint-imports ;;
+    generated) python tools/gen_cri.py --check && echo "generated code is current" ;;
+    unit) tests tests/unit -n "${JOBS:-2}" ;;
+    sim) tests tests/sim -n "${JOBS:-2}" ;;
+    integration)
+        if [ "$(id -u)" -ne 0 ]; then
+            echo "integration tests start containers: run ./test.sh as root" >&2
+            return 1
+        fi
+        tests tests/integration -n "${JOBS:-2}" --dist loadfile
+        ;;
+    esac
+}
+
+python_environment "$PWD" dev "Python environment"
+if [[ " ${sections[*]} " == *" integration "* ]]; then
+    system_packages
+fi
+export PATH="$PWD/.venv/bin:$PATH" PYTHONPATH="$PWD"
+chosen=("$@")
+results=()
+failed=0
+for section in "${sections[@]}"; do
+    printf '\n=== %s ===\n' "$section"
+    begin=$SECONDS result=passed
+    run_section "$section" || { result=FAILED && failed=1; }
+    results+=("$(printf '%-12s %-7s %4d s' "$section" "$result" $((SECONDS - begin)))")
+done
+printf '\n=== summary (%d s) ===\n' "$SECONDS"
+printf '%s\n' "${results[@]}"
+exit "$failed"

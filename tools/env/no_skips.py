@@ -1,0 +1,31 @@
+"""A pytest plugin (`-p tools.env.no_skips`): a skipped test makes the run fail, and is named."""
+
+from __future__ import annotations
+
+import pytest
+
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember what was skipped; an expected failure (xfail) is not a skip."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Remember modules that skip themselves whole."""
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Turn a green run with skips red."""
+    if _skipped and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name them."""
+    for name in _skipped:
+        terminalreporter.write_line(f"SKIPPED, which counts as a failure: {name}", red=True)
