@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.localapi.errors import bad_request
+from kubeletpy.localapi.resources import ResourceInfo
 
 NODE_USER_PREFIX = "system:node:"
 NODES_GROUP = "system:nodes"
@@ -44,6 +45,17 @@ CONTROLLER = Caller("system:kube-controller-manager", (ADMIN_GROUP, "system:auth
 def node_caller(name: str) -> Caller:
     """The identity of a node agent."""
     return Caller(NODE_USER_PREFIX + name, (NODES_GROUP, "system:authenticated"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who writes to which object by which path; ``namespace`` is empty for cluster-wide ones."""
+
+    caller: Caller
+    info: ResourceInfo
+    namespace: str
+    name: str = ""
+    subresource: str = ""
 
 
 @dataclass(slots=True)

@@ -82,6 +82,7 @@ class Subscription:
         self._deadline: float | None = None
         self._on_close = on_close
         self._queue: deque[WatchEvent] = deque()
+        self._limit = QUEUE_LIMIT
         self._wake: asyncio.Future[None] | None = None
         self._closed = False
         self._ended = False
@@ -93,14 +94,18 @@ class Subscription:
         kind = transition(self._selection, change)
         if kind is None:
             return
-        if len(self._queue) >= QUEUE_LIMIT:
+        if len(self._queue) >= self._limit:
             self._ended = True
             self._notify()
             return
-        self.push(kind, change.object, change.text)
+        self._push(kind, change.object, change.text)
 
-    def push(self, kind: str, obj: JSON, text: str | None) -> None:
-        """Queue an event as it is (initial objects; no limit: the objects exist anyway)."""
+    def push_initial(self, obj: JSON, text: str) -> None:
+        """Queue an object that was there before; these don't count as being slow."""
+        self._limit += 1
+        self._push("ADDED", obj, text)
+
+    def _push(self, kind: str, obj: JSON, text: str | None) -> None:
         if self._convert is not None:
             obj, text = self._convert(obj), None
         self._queue.append(WatchEvent(kind, obj, text))

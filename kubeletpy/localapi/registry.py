@@ -1,0 +1,390 @@
+"""The API without HTTP: every verb on every resource, synchronous, on a store and a clock.
+
+This is what a request means; :mod:`kubeletpy.localapi.server` only carries it. The simulation of
+the whole agent calls it directly, on virtual time. Every refusal is an
+:class:`~kubeletpy.localapi.errors.ApiError`. Objects that come back are shared: never change one.
+
+Resources are named by plural (``pods``) or key (``events.events.k8s.io``).
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
+from kubeletpy.localapi import bootstrap, errors, kinds, reading, tokens
+from kubeletpy.localapi.auth import Request, authorize
+from kubeletpy.localapi.events import MAX_EVENTS, RETENTION_SECONDS
+from kubeletpy.localapi.namespaces import NamespaceController
+from kubeletpy.localapi.reading import ListOptions
+from kubeletpy.localapi.removal import Remover
+from kubeletpy.localapi.requests import Caller, DeleteOptions, Target, WriteOptions
+from kubeletpy.localapi.resources import ResourceInfo, find
+from kubeletpy.localapi.selectors import Selection, select
+from kubeletpy.localapi.store import Change, Store
+from kubeletpy.localapi.subresources import Subresources
+from kubeletpy.localapi.watch import Subscription, Watchers
+from kubeletpy.localapi.writing import Writer
+
+
+class Registry:
+    """The whole API of a cluster of one node.
+
+    Args:
+        clock: the time of day.
+        store: where the objects are.
+        strict: refuse a node's request that the Node authorizer or NodeRestriction of a real
+            cluster would refuse.
+        service_account_volumes: mount the ``kube-api-access`` volume into new pods.
+        signing_key: of service account tokens; made up if not given.
+        root_ca: PEM text of the configMap that every namespace gets.
+        rng: source of uids and generated names; seed it to replay a simulation.
+        service_cidr: where clusterIPs come from.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        store: Store,
+        *,
+        strict: bool = True,
+        service_account_volumes: bool = False,
+        signing_key: bytes | None = None,
+        root_ca: str = "",
+        rng: random.Random | None = None,
+        service_cidr: str = "10.96.0.0/16",
+    ) -> None:
+        self.clock = clock
+        self.store = store
+        self.strict = strict
+        self.service_account_volumes = service_account_volumes
+        self.service_cidr = service_cidr
+        self.signer = tokens.TokenSigner(signing_key or secrets.token_bytes(32))
+        self.rng: random.Random = rng or random.SystemRandom()
+        self.watchers = Watchers()
+        self.static_tokens: Callable[[str], Caller | None] = lambda _: None
+        self._namespaces = NamespaceController(store, self, lambda: root_ca)
+        self._remover = Remover(self)
+        self._writer = Writer(self, self._remover)
+        self._subresources = Subresources(self, self._writer, self._remover)
+        store.subscribe(self.watchers.dispatch)
+        store.subscribe(self._namespaces.on_change)
+        store.subscribe(self._on_event_change)
+        bootstrap.create_missing(self)
+        self._namespaces.reconcile_all()
+
+    # -- what the parts and the authorizer ask --
+
+    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
+        """One stored object by resource key; no questions asked."""
+        entry = self.store.get(resource, namespace, name)
+        return entry.object if entry else None
+
+    def pods_on(self, node_name: str) -> Iterable[JSON]:
+        """All pods bound to a node."""
+        for _, entry in self.store.entries("pods"):
+            if (entry.object.get("spec") or {}).get("nodeName") == node_name:
+                yield entry.object
+
+    def resource(self, name: str) -> ResourceInfo:
+        """A served resource by plural or key.
+
+        Raises:
+            ApiError: 404.
+        """
+        info = find(name)
+        if info is None:
+            raise errors.unknown_path()
+        return info
+
+    def context(self) -> kinds.Context:
+        """What the kinds' rules may ask."""
+        return kinds.Context(
+            find=self.find,
+            all_of=lambda key: (entry.object for _, entry in self.store.entries(key)),
+            now=self.clock.now(),
+            suffix=lambda: "".join(self.rng.choice("bcdfghjklmnpqrstvwxz2456789") for _ in "12345"),
+            mount_tokens=self.service_account_volumes,
+            service_cidr=self.service_cidr,
+        )
+
+    def check(self, caller: Caller, info: ResourceInfo, request: Request) -> None:
+        """Raise ApiError 403 if the caller may not."""
+        refused = authorize(caller, request, self, strict=self.strict)
+        if refused is None:
+            return
+        resource = info.plural + (f"/{request.subresource}" if request.subresource else "")
+        where = (
+            f' in the namespace "{request.namespace}"'
+            if request.namespace
+            else " at the cluster scope"
+        )
+        why = (
+            f'User "{caller.user}" cannot {request.verb} resource "{resource}" in API group '
+            f'"{info.group}"{where}: {refused}'
+        )
+        raise errors.forbidden(info.plural, request.name, why, info.group)
+
+    def authenticate_token(
+        self, token: str, audiences: tuple[str, ...] = ()
+    ) -> tuple[Caller, JSON] | None:
+        """Who a bearer token is, with a service account token's claims; None for nobody."""
+        caller = self.static_tokens(token)
+        if caller is not None:
+            return caller, {}
+        now = self.clock.now()
+        return tokens.account_caller(self.store, self.signer, token, now, audiences)
+
+    # -- the verbs --
+
+    def get(
+        self,
+        caller: Caller,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+    ) -> JSON:
+        """Read one object. Raises ApiError (404, 403)."""
+        info = self._verb(resource, "get", subresource)
+        request = Request("get", info.key, subresource, namespace or "", name)
+        self.check(caller, info, request)
+        return reading.view(info, self.stored(info, namespace or "", name))
+
+    def stored(self, info: ResourceInfo, namespace: str, name: str) -> JSON:
+        """A stored object. Raises ApiError 404."""
+        entry = self.store.get(info.storage_key, namespace, name)
+        if entry is None:
+            raise errors.not_found(info.plural, name, info.group)
+        return entry.object
+
+    def list(
+        self,
+        caller: Caller,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+    ) -> JSON:
+        """Read many objects; namespace None is all. Raises ApiError (400, 403, 410)."""
+        options = ListOptions(
+            label_selector,
+            field_selector,
+            limit,
+            continue_,
+            resource_version,
+            resource_version_match,
+        )
+        info, selection = self._select(caller, "list", resource, namespace, options)
+        return reading.list_objects(self.store, info, selection, options)
+
+    def watch(
+        self,
+        caller: Caller,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        allow_bookmarks: bool = False,
+        send_initial_events: bool | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Subscription:
+        """Follow changes: take events with ``await subscription.next()``, then close it.
+
+        A resource version that is too old comes as an ERROR event with a Status of code 410.
+
+        Raises:
+            ApiError: 400, 403.
+        """
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            match=resource_version_match,
+            bookmarks=allow_bookmarks,
+            send_initial_events=send_initial_events,
+            timeout_seconds=timeout_seconds,
+        )
+        info, selection = self._select(caller, "watch", resource, namespace, options)
+        return reading.start_watch(self.store, self.watchers, info, selection, options)
+
+    def _select(
+        self,
+        caller: Caller,
+        verb: str,
+        resource: str,
+        namespace: str | None,
+        options: ListOptions,
+    ) -> tuple[ResourceInfo, Selection]:
+        info = self._verb(resource, verb, "")
+        chosen = (namespace or None) if info.namespaced else None
+        selection = select(info.storage_key, chosen, options.label_selector, options.field_selector)
+        node = [t.value for t in selection.fields if t.path == "spec.nodeName" and not t.negated]
+        request = Request(
+            verb,
+            info.key,
+            namespace=namespace or "",
+            name=selection.single_name,
+            node_selector=node[0] if node else "",
+        )
+        self.check(caller, info, request)
+        return info, selection
+
+    def create(
+        self,
+        caller: Caller,
+        resource: str,
+        obj: JSON,
+        namespace: str | None = None,
+        *,
+        name: str = "",
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> JSON:
+        """Create an object, or with ``subresource`` and ``name`` act on one (token, binding, …).
+
+        Raises:
+            ApiError: 400, 403, 404, 409, 422.
+        """
+        info = self._verb(resource, "create", subresource)
+        options = options or WriteOptions()
+        body = obj if isinstance(obj, dict) else {}
+        request = Request("create", info.key, subresource, namespace or "", name, body=body)
+        self.check(caller, info, request)
+        if subresource or "get" not in info.verbs:
+            target = Target(caller, info, namespace or "", name, subresource)
+            return self._subresources.create(target, obj, options)
+        return self._writer.create(caller, info, obj, namespace or "", options)
+
+    def update(
+        self,
+        caller: Caller,
+        resource: str,
+        obj: JSON,
+        namespace: str | None = None,
+        *,
+        name: str = "",
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> JSON:
+        """Replace an object, or the part of it that ``subresource`` is.
+
+        Raises:
+            ApiError: 400, 403, 404, 409, 422.
+        """
+        info = self._verb(resource, "update", subresource)
+        if not name:
+            given = (obj.get("metadata") or {}) if isinstance(obj, dict) else {}
+            name = str(given.get("name") or "")
+        self.check(caller, info, Request("update", info.key, subresource, namespace or "", name))
+        target = Target(caller, info, namespace or "", name, subresource)
+        return self._writer.update(target, obj, options or WriteOptions())
+
+    def patch(
+        self,
+        caller: Caller,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str | None = None,
+        *,
+        patch_type: str = "application/strategic-merge-patch+json",
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> JSON:
+        """Change an object; ``patch_type`` is the content type. An apply patch may create it.
+
+        Raises:
+            ApiError: 400, 403, 404, 409, 415, 422.
+        """
+        info = self._verb(resource, "patch", subresource)
+        self.check(caller, info, Request("patch", info.key, subresource, namespace or "", name))
+        target = Target(caller, info, namespace or "", name, subresource)
+        return self._writer.patch(target, patch, patch_type, options or WriteOptions())
+
+    def delete(
+        self,
+        caller: Caller,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        options: DeleteOptions | None = None,
+    ) -> JSON:
+        """Delete an object: at once, or marked for deletion. Returns it, or a Status.
+
+        Raises:
+            ApiError: 403, 404, 409.
+        """
+        info = self._verb(resource, "delete", "")
+        self.check(caller, info, Request("delete", info.key, "", namespace or "", name))
+        return self._remover.delete(info, name, namespace or "", options or DeleteOptions())
+
+    def delete_collection(
+        self,
+        caller: Caller,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        options: DeleteOptions | None = None,
+    ) -> JSON:
+        """Delete all that is selected; returns the list of it. Raises ApiError (400, 403)."""
+        chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
+        self._verb(resource, "deletecollection", "")
+        info, selection = self._select(caller, "deletecollection", resource, namespace, chosen)
+        found = reading.list_objects(self.store, info, selection, chosen)
+        for item in found["items"]:
+            about = item["metadata"]
+            if self.store.get(info.storage_key, about.get("namespace", ""), about["name"]):
+                self._remover.delete(
+                    info, about["name"], about.get("namespace", ""), options or DeleteOptions()
+                )
+        return found
+
+    def _verb(self, resource: str, verb: str, subresource: str) -> ResourceInfo:
+        info = self.resource(resource)
+        verbs = info.verbs
+        if subresource:
+            below = info.subresource(subresource)
+            if below is None:
+                raise errors.unknown_path()
+            verbs = below.verbs
+        if verb not in verbs:
+            raise errors.method_not_allowed(info.plural, verb, info.group)
+        return info
+
+    # -- housekeeping --
+
+    def expire_events(self) -> int:
+        """Remove events that were last written more than an hour ago; returns how many."""
+        oldest = self.clock.now() - RETENTION_SECONDS
+        expired = [key for key, e in self.store.entries("events") if e.updated < oldest]
+        for namespace, name in expired:
+            self.store.remove("events", namespace, name)
+        return len(expired)
+
+    def _on_event_change(self, change: Change) -> None:
+        if change.resource != "events" or change.type != "ADDED":
+            return
+        if self.store.count("events") > MAX_EVENTS:
+            pairs = self.store.entries("events")
+            namespace, name = min(pairs, key=lambda pair: pair[1].revision)[0]
+            self.store.remove("events", namespace, name)
+
+    def close(self) -> None:
+        """End all watches. The store stays open: it belongs to the caller."""
+        self.watchers.close_all()
