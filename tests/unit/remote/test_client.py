@@ -80,15 +80,27 @@ async def test_calls_carry_their_arguments(serve: Serve, dial: Dial) -> None:
 async def test_deadlines_reach_the_wire(serve: Serve, dial: Dial) -> None:
     server = await serve(
         RunPodSandbox=lambda *_: cri.RunPodSandboxResponse(pod_sandbox_id="s1"),
+        StopContainer=lambda *_: cri.StopContainerResponse(),
+        ExecSync=lambda *_: cri.ExecSyncResponse(),
         PullImage=lambda *_: cri.PullImageResponse(image_ref="r"),
     )
     runtime = dial(server.endpoint, request_timeout=50)
     await runtime.run_pod_sandbox(SANDBOX, "")
+    await runtime.stop_container("c1", 200)
+    await runtime.exec_sync("c1", ["true"], 20)
+    await runtime.exec_sync("c1", ["true"], 0)
     await runtime.pull_image(cri.ImageSpec(image="i"))
     left = [context.time_remaining() for context in server.contexts]
-    assert left[0] is not None
-    assert 95 < left[0] <= 100
-    assert left[1] is None
+    # gRPC rounds what it sends up, to as much as a hundredth.
+    assert left[:3] == [pytest.approx(wanted, rel=0.05) for wanted in (100, 250, 70)]
+    assert left[3:] == [None, None]
+
+
+async def test_negative_grace_is_refused(serve: Serve, dial: Dial) -> None:
+    server = await serve(StopContainer=lambda *_: cri.StopContainerResponse())
+    with pytest.raises(errors.InvalidArgument, match="StopContainer c1: negative timeout -1 s"):
+        await dial(server.endpoint).stop_container("c1", -1)
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Asking a runtime for its cgroup driver, on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.remote.discovery import cgroup_driver
+from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.virtual_time import on_virtual_time, timed
+
+
+def says(driver: cri.CgroupDriver) -> cri.RuntimeConfigResponse:
+    """A runtime's answer."""
+    return cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=driver))
+
+
+class Runtime:
+    """Answers, or fails, in turn."""
+
+    def __init__(self, *answers: cri.RuntimeConfigResponse | CRIError) -> None:
+        self.left = list(answers)
+
+    async def runtime_config(self) -> cri.RuntimeConfigResponse:
+        answer = self.left.pop(0)
+        if isinstance(answer, CRIError):
+            raise answer
+        return answer
+
+
+DOWN = Unavailable("RuntimeConfig", "not yet")
+
+
+@pytest.mark.parametrize(
+    ("answers", "driver", "seconds"),
+    [
+        ([says(cri.CgroupDriver.SYSTEMD)], "systemd", 0),
+        ([says(cri.CgroupDriver.CGROUPFS)], "cgroupfs", 0),
+        ([cri.RuntimeConfigResponse()], None, 0),
+        ([Unimplemented("RuntimeConfig")], None, 0),
+        ([DOWN, DOWN, says(cri.CgroupDriver.CGROUPFS)], "cgroupfs", 4),
+        ([DOWN, Unimplemented("RuntimeConfig")], None, 2),
+    ],
+)
+@on_virtual_time
+async def test_driver(
+    answers: list[cri.RuntimeConfigResponse | CRIError], driver: str | None, seconds: float
+) -> None:
+    runtime = Runtime(*answers)
+    got, took = await timed(cgroup_driver(runtime))  # type: ignore[arg-type]
+    assert (got, took, runtime.left) == (driver, seconds, [])
+
+
+@on_virtual_time
+async def test_three_failures_are_an_error() -> None:
+    runtime = Runtime(DOWN, DOWN, DOWN)
+    with pytest.raises(Unavailable):
+        await cgroup_driver(runtime)  # type: ignore[arg-type]
+    assert runtime.left == []
