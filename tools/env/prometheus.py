@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tools.env.process import CommandError, Daemon, run
+from tools.env.process import Daemon, run
 from tools.env.registry import free_port
 from tools.env.waiting import wait_until
 
@@ -93,26 +93,11 @@ def check_metrics(exposition: bytes) -> list[str]:
     return (done.stdout + done.stderr).decode(errors="replace").splitlines()
 
 
-def check_config(path: Path) -> None:
-    """`promtool check config`. Raises CommandError."""
-    run("promtool", "check", "config", path)
-
-
 def check_rules(path: Path) -> None:
     """`promtool check rules`. Raises CommandError."""
     run("promtool", "check", "rules", path)
 
 
-def test_rules(path: Path) -> None:
+def run_rule_tests(path: Path) -> None:
     """`promtool test rules`: unit tests of alerts. Raises CommandError with the difference."""
     run("promtool", "test", "rules", path)
-
-
-__all__ = [
-    "CommandError",
-    "Prometheus",
-    "check_config",
-    "check_metrics",
-    "check_rules",
-    "test_rules",
-]
