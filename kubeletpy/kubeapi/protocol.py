@@ -129,6 +129,8 @@ class KubeApi(Protocol):
     ) -> AsyncIterator[WatchEvent]:
         """Follow changes after ``resource_version``; ends without error after ``timeout_seconds``.
 
+        Begins with a BOOKMARK of ``resource_version`` once the server has accepted the watch.
+
         An ERROR event of the server is raised (410 as ``Gone``), not yielded.
         """
         ...

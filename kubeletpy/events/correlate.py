@@ -1,0 +1,201 @@
+"""Keeps Events few: counts the same one, combines similar ones, and cuts off what floods. Pure.
+
+Time is an argument; memory is bounded (the least recently used is forgotten). Source:
+docs/reference, constants table, area events.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+
+WINDOW = 600.0
+"""Seconds in which events are the same or similar."""
+SIMILAR_MAX = 10
+SPAM_BURST = 25.0
+SPAM_REFILL = 300.0
+"""Seconds after which a source may send one more event about an object."""
+REMEMBERED = 4096
+MESSAGE_MAX = 1024
+COMBINED = "(combined from similar events): "
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something to tell about an object."""
+
+    involved: api.ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Write a new Event. ``obj`` is complete."""
+
+    obj: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The Event exists: ``patch`` raises its count. ``obj`` is it in full, should it be gone."""
+
+    obj: JSON
+    patch: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Write nothing."""
+
+    reason: str
+
+
+class _Recent(Generic[K, V]):
+    """A map that forgets what was not asked for in a long while."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        value = self._items.get(key)
+        if value is None:
+            value = self._items[key] = make()
+            if len(self._items) > REMEMBERED:
+                self._items.popitem(last=False)
+        else:
+            self._items.move_to_end(key)
+        return value
+
+
+@dataclass(slots=True)
+class _Similar:
+    last: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Known:
+    last: float = float("-inf")
+    first: float = 0.0
+    count: int = 0
+    name: str = ""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    updated: float
+    tokens: float = SPAM_BURST
+
+
+class Correlator:
+    """Remembers what was told. ``component`` and ``host`` name the teller."""
+
+    def __init__(self, component: str, host: str) -> None:
+        self._component = component
+        self._host = host
+        self._similar: _Recent[tuple[str, ...], _Similar] = _Recent()
+        self._known: _Recent[tuple[str, ...], _Known] = _Recent()
+        self._buckets: _Recent[tuple[str, ...], _Bucket] = _Recent()
+        self._last_stamp = 0
+
+    def correlate(self, seen: Observation, now: float) -> Create | Count | Drop:
+        """What to write for an observation.
+
+        Args:
+            now: Unix seconds at which it was made.
+        """
+        about = _identity(seen.involved)
+        message = cut(seen.message)
+        key = (*about, seen.type, seen.reason)
+        if self._is_one_of_many(key, message, now):
+            message = cut(COMBINED + seen.message)
+        else:
+            key = (*key, message)
+        known = self._known.get(key, _Known)
+        if now - known.last > WINDOW:
+            known.first, known.count, known.name = now, 0, self._new_name(seen.involved, now)
+        known.count += 1
+        known.last = now
+        if not self._take_token(about, now):
+            if known.count == 1:
+                known.last = float("-inf")
+            return Drop("too many events about one object")
+        obj = self._event(seen, message, known)
+        if known.count == 1:
+            return Create(obj)
+        fields = ("count", "lastTimestamp", "message")
+        return Count(obj, {name: obj[name] for name in fields})
+
+    def _is_one_of_many(self, key: tuple[str, ...], message: str, now: float) -> bool:
+        similar = self._similar.get(key, lambda: _Similar(now))
+        if now - similar.last > WINDOW:
+            similar.messages.clear()
+        similar.last = now
+        if message in similar.messages:
+            return False
+        if len(similar.messages) >= SIMILAR_MAX:
+            return True
+        similar.messages.add(message)
+        return False
+
+    def _take_token(self, about: tuple[str, ...], now: float) -> bool:
+        # fieldPath does not count: an object's containers share its bucket.
+        bucket = self._buckets.get(about[:-1], lambda: _Bucket(now))
+        earned = max(now - bucket.updated, 0.0) / SPAM_REFILL
+        bucket.tokens = min(SPAM_BURST, bucket.tokens + earned)
+        bucket.updated = now
+        if bucket.tokens < 1.0:
+            return False
+        bucket.tokens -= 1.0
+        return True
+
+    def _new_name(self, involved: api.ObjectReference, now: float) -> str:
+        self._last_stamp = max(int(now * 1e9), self._last_stamp + 1)
+        return f"{involved.get('name', '')}.{self._last_stamp:x}"
+
+    def _event(self, seen: Observation, message: str, known: _Known) -> JSON:
+        namespace = seen.involved.get("namespace") or "default"
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": known.name, "namespace": namespace},
+            "involvedObject": dict(seen.involved),
+            "type": seen.type,
+            "reason": seen.reason,
+            "message": message,
+            "source": {"component": self._component, "host": self._host},
+            "firstTimestamp": format_time(known.first),
+            "lastTimestamp": format_time(known.last),
+            "count": known.count,
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+        }
+
+
+def _identity(involved: api.ObjectReference) -> tuple[str, ...]:
+    return (
+        involved.get("kind", ""),
+        involved.get("namespace", ""),
+        involved.get("name", ""),
+        involved.get("uid", ""),
+        involved.get("fieldPath", ""),
+    )
+
+
+def cut(message: str) -> str:
+    """At most 1024 bytes of a message, never half a character."""
+    raw = message.encode("utf-8", "replace")
+    if len(raw) <= MESSAGE_MAX:
+        return raw.decode()
+    return raw[: MESSAGE_MAX - 3].decode("utf-8", "ignore") + "..."

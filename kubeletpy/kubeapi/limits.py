@@ -1,0 +1,46 @@
+"""How often the API may be asked: a token bucket, and how long to wait after failures.
+
+Decisions take the time as an argument; only :meth:`RateLimiter.wait` waits, on the loop's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from itertools import islice
+
+import backoff
+
+
+class RateLimiter:
+    """``qps`` requests a second on average, ``burst`` at once; ``qps`` 0 is no limit.
+
+    Source: docs/reference, config table (kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst).
+    """
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval = 1.0 / qps if qps > 0 else 0.0
+        self._slack = max(burst - 1, 0) * self._interval
+        self._next = float("-inf")
+
+    def reserve(self, now: float) -> float:
+        """Take the next turn; gives the seconds to wait for it."""
+        start = max(self._next, now - self._slack)
+        self._next = start + self._interval
+        return max(start - now, 0.0)
+
+    async def wait(self) -> None:
+        """Wait for a turn."""
+        if self._interval and (delay := self.reserve(asyncio.get_running_loop().time())):
+            await asyncio.sleep(delay)
+
+
+def jittered_waits(first: float, longest: float, rng: random.Random) -> Iterator[float]:
+    """Seconds to wait after each failure in a row: doubling, up to twice as long by chance.
+
+    Args:
+        first: seconds before chance; ``longest`` bounds them before chance too.
+    """
+    for seconds in islice(backoff.expo(factor=first, max_value=longest), 1, None):
+        yield seconds * rng.uniform(1.0, 2.0)

@@ -1,0 +1,185 @@
+"""Keeps somebody informed of one collection of the API: list once, then watch, for ever.
+
+Works against any KubeApi and on virtual time. Must never keep the objects itself, and never
+lets one malformed object, one failed request or one failing callback end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Any, cast
+
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable
+from kubeletpy.kubeapi.limits import jittered_waits
+from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
+
+logger = logging.getLogger(__name__)
+
+PAGE_SIZE = 500
+FIRST_WAIT = 0.8
+LONGEST_WAIT = 30.0
+WATCH_SECONDS = (300, 600)
+SHORT_WATCH = 1.0
+"""A watch that ends sooner than this without any event counts as a failure."""
+
+
+class Reflector:
+    """List and watch of one resource (and selector).
+
+    Attributes:
+        synced: set once the first list was handed over.
+        last_error: why the API cannot be followed just now; None while it can.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        on_replace: Callable[[list[JSON]], None],
+        on_event: Callable[[WatchEvent], None],
+        field_selector: str = "",
+        label_selector: str = "",
+        rng: random.Random | None = None,
+    ) -> None:
+        """Args:
+        on_replace: takes all objects there are, after each list.
+        on_event: takes each later ADDED, MODIFIED and DELETED event, in order.
+        rng: for jitter.
+        """
+        self._api = api
+        self._resource = resource
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._label_selector = label_selector
+        self._on_replace = on_replace
+        self._on_event = on_event
+        self._rng = rng or random.Random()
+        self._version = ""
+        self._waits = self._new_waits()
+        self.synced = asyncio.Event()
+        self.last_error: ApiError | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the API is being followed: listed once, and the last request worked."""
+        return self.synced.is_set() and self.last_error is None
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except Gone as error:
+                had_version, self._version = self._version, ""
+                self._failed(error)
+                if not had_version:
+                    await self._wait(error)
+            except ApiError as error:
+                self._failed(error)
+                await self._wait(error)
+
+    async def _list(self) -> None:
+        items: list[JSON] = []
+        limit, continue_ = PAGE_SIZE, ""
+        while True:
+            try:
+                page = await self._api.list(
+                    self._resource,
+                    self._namespace,
+                    limit=limit,
+                    continue_=continue_,
+                    field_selector=self._field_selector,
+                    label_selector=self._label_selector,
+                )
+            except Gone:
+                if not continue_:
+                    raise
+                # The pages took too long: their snapshot is gone. Ask for all of it at once.
+                items, limit, continue_ = [], 0, ""
+                continue
+            found, metadata = page.get("items"), page.get("metadata")
+            if not isinstance(metadata, dict) or not isinstance(found, list | None):
+                raise Unavailable(f"list of {self._resource.plural}: the answer is not a list")
+            items += (item for item in found or () if self._sound(item))
+            continue_ = metadata.get("continue") or ""
+            if not continue_:
+                break
+        self._version = str(metadata.get("resourceVersion") or "0")
+        # Items of a list do not say what they are; those of a watch do.
+        stamp = {"apiVersion": self._resource.api_version, "kind": self._resource.kind}
+        self._tell(self._on_replace, [{**stamp, **item} for item in items])
+        self._worked()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        started, heard = loop.time(), False
+        events = self._api.watch(
+            self._resource,
+            self._namespace,
+            resource_version=self._version,
+            timeout_seconds=self._rng.randint(*WATCH_SECONDS),
+            field_selector=self._field_selector,
+            label_selector=self._label_selector,
+        )
+        async with aclosing(cast("Any", events)) as stream:
+            async for event in stream:
+                heard = heard or event.type != "BOOKMARK"
+                self._take(event)
+        if not heard and loop.time() - started < SHORT_WATCH:
+            raise Unavailable(f"watch of {self._resource.plural}: ended at once")
+        self._worked()
+
+    def _take(self, event: WatchEvent) -> None:
+        self._worked()
+        metadata = event.object.get("metadata")
+        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if event.type != "BOOKMARK" and self._sound(event.object):
+            self._tell(self._on_event, event)
+        if isinstance(version, str) and version:
+            self._version = version
+
+    def _sound(self, item: object) -> bool:
+        """Whether an object can be told apart from others; the rest is for whom it is handed to."""
+        metadata = item.get("metadata") if isinstance(item, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if isinstance(name, str) and name:
+            return True
+        logger.warning("malformed object ignored", extra={"resource": self._resource.plural})
+        return False
+
+    def _tell(self, callback: Callable[[Any], None], argument: Any) -> None:
+        try:
+            callback(argument)
+        except (
+            Exception
+        ):  # one object that breaks its receiver must not end the watch of all others
+            logger.exception("object not handled", extra={"resource": self._resource.plural})
+
+    def _failed(self, error: ApiError) -> None:
+        expected = isinstance(error, Gone)
+        level = logging.DEBUG if expected or self.last_error is not None else logging.WARNING
+        extra = {"resource": self._resource.plural, "error": error.message, "code": error.code}
+        logger.log(level, "cannot follow the API, trying again", extra=extra)
+        self.last_error = error
+
+    def _worked(self) -> None:
+        if self.last_error is not None:
+            self.last_error = None
+            self._waits = self._new_waits()
+            logger.debug("following the API", extra={"resource": self._resource.plural})
+
+    async def _wait(self, error: ApiError) -> None:
+        await asyncio.sleep(max(next(self._waits), min(error.retry_after or 0.0, LONGEST_WAIT)))
+
+    def _new_waits(self) -> Iterator[float]:
+        return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self._rng)

@@ -1,0 +1,245 @@
+"""The real client against a scripted server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.protocol import (
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    SERVICEACCOUNTS,
+    KubeApi,
+    PatchType,
+    WatchEvent,
+)
+from kubeletpy.version import VERSION
+
+from .api_server import ApiServer, answer, failure, lines, never, raw, serving, stream
+
+POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n", "resourceVersion": "5"}}
+
+
+def client_of(server: ApiServer, **options: Any) -> KubeClient:
+    return KubeClient(Connection(server.url, authorization="Bearer t0ken"), **options)
+
+
+async def test_the_client_is_a_kube_api() -> None:
+    async with serving(answer(POD)) as server:
+        api: KubeApi = client_of(server)
+        assert await api.get(PODS, "p", "n") == POD
+        (asked,) = server.asked
+        assert (asked.method, asked.path) == ("GET", "/api/v1/namespaces/n/pods/p")
+        assert asked.headers["Authorization"] == "Bearer t0ken"
+        assert asked.headers["User-Agent"].startswith(f"kubeletpy/{VERSION} (linux/")
+        await api.close()  # type: ignore[attr-defined]
+
+
+async def test_each_verb_asks_what_it_should() -> None:
+    async with serving(answer({})) as server:
+        api = client_of(server)
+        await api.list(PODS, field_selector="spec.nodeName=a b", limit=5, continue_="c+/=")
+        await api.list(LEASES, "kube-node-lease", label_selector="x", resource_version="0")
+        await api.create(EVENTS, {"a": "ä"}, "n")
+        await api.create(SERVICEACCOUNTS, {}, "n", subresource="token", name="default")
+        await api.update(NODES, {"metadata": {"name": "m"}}, subresource="status")
+        await api.patch(PODS, "p", {"s": 1}, "n", subresource="status")
+        await api.patch(PODS, "p", [{"op": "test"}], "n", patch_type=PatchType.JSON)
+        await api.patch(NODES, "m", {}, patch_type=PatchType.APPLY)
+        await api.delete(PODS, "p", "n", grace_period_seconds=0, uid="u")
+        await api.delete(PODS, "p", "n")
+        await api.close()
+    options = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    wanted = [
+        ("GET", "/api/v1/pods", {"fieldSelector": "spec.nodeName=a b", "limit": "5",
+                                 "continue": "c+/="}, None),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+         {"labelSelector": "x", "resourceVersion": "0"}, None),
+        ("POST", "/api/v1/namespaces/n/events", {}, {"a": "ä"}),
+        ("POST", "/api/v1/namespaces/n/serviceaccounts/default/token", {}, {}),
+        ("PUT", "/api/v1/nodes/m/status", {}, {"metadata": {"name": "m"}}),
+        ("PATCH", "/api/v1/namespaces/n/pods/p/status", {}, {"s": 1}),
+        ("PATCH", "/api/v1/namespaces/n/pods/p", {}, [{"op": "test"}]),
+        ("PATCH", "/api/v1/nodes/m", {"fieldManager": "kubelet", "force": "true"}, {}),
+        ("DELETE", "/api/v1/namespaces/n/pods/p", {},
+         {**options, "gracePeriodSeconds": 0, "preconditions": {"uid": "u"}}),
+        ("DELETE", "/api/v1/namespaces/n/pods/p", {}, options),
+    ]  # fmt: skip
+    assert [(a.method, a.path, a.query, a.body) for a in server.asked] == wanted
+    types = [asked.headers.get("Content-Type", "") for asked in server.asked]
+    assert types[5:8] == [
+        "application/strategic-merge-patch+json",
+        "application/json-patch+json",
+        "application/apply-patch+yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind", "code"),
+    [
+        (failure(400, "BadRequest"), errors.BadRequest, 400),
+        (failure(401, "Unauthorized"), errors.Unauthorized, 401),
+        (failure(403, "Forbidden"), errors.Forbidden, 403),
+        (failure(404, "NotFound"), errors.NotFound, 404),
+        (failure(409, "AlreadyExists"), errors.AlreadyExists, 409),
+        (failure(409, "Conflict"), errors.Conflict, 409),
+        (failure(410, "Expired"), errors.Gone, 410),
+        (failure(415, "UnsupportedMediaType"), errors.ApiError, 415),
+        (failure(422, "Invalid"), errors.Invalid, 422),
+        (failure(429, "TooManyRequests"), errors.TooManyRequests, 429),
+        (failure(500, "InternalError"), errors.Unavailable, 500),
+        (raw("<html>bad gateway</html>", 502), errors.Unavailable, 502),
+        (raw("null", 404), errors.NotFound, 404),
+        (raw('{"code": "x", "message": 5, "details": []}', 403), errors.Forbidden, 403),
+        (raw("not json"), errors.Unavailable, 0),
+        (raw("[]"), errors.Unavailable, 0),
+        (raw("[" * 100000), errors.Unavailable, 0),
+        (answer({}, 302, {"Location": "http://127.0.0.1:1/"}), errors.ApiError, 302),
+    ],
+)
+async def test_errors_are_types(handler: Any, kind: type[Exception], code: int) -> None:
+    async with serving(handler) as server:
+        api = client_of(server)
+        with pytest.raises(errors.ApiError) as caught:
+            await api.get(PODS, "p", "n")
+        assert type(caught.value) is kind
+        assert caught.value.code == code
+        assert "t0ken" not in str(caught.value)
+        await api.close()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])
+async def test_a_name_cannot_reach_another_path(name: str) -> None:
+    async with serving(answer(POD)) as server:
+        api = client_of(server)
+        with pytest.raises(errors.BadRequest):
+            await api.get(PODS, name, "n")
+        with pytest.raises(errors.BadRequest):
+            await api.get(PODS, "p", name)
+        with pytest.raises(errors.BadRequest):
+            await api.get(PODS, "p")
+        assert not server.asked
+        await api.close()
+
+
+async def test_nobody_there_and_no_answer_are_unavailable() -> None:
+    nobody = KubeClient(Connection("http://127.0.0.1:1"))
+    with pytest.raises(errors.Unavailable, match=r"GET http://127\.0\.0\.1:1/api/v1/nodes/m: "):
+        await nobody.get(NODES, "m")
+    await nobody.close()
+    async with serving(never()) as server:
+        api = client_of(server, timeout=0.05)
+        with pytest.raises(errors.Unavailable):
+            await api.get(NODES, "m")
+        await api.close()
+        with pytest.raises(errors.Unavailable, match="closed"):
+            await api.get(NODES, "m")
+
+
+async def test_retry_after_is_honoured_and_bounded() -> None:
+    busy = failure(429, "TooManyRequests", headers={"Retry-After": "0"})
+    async with serving(busy, busy, answer(POD)) as server:
+        api = client_of(server)
+        assert await api.get(PODS, "p", "n") == POD
+        server.answers[:] = [busy]
+        server.asked.clear()
+        with pytest.raises(errors.TooManyRequests) as caught:
+            await api.get(PODS, "p", "n")
+        assert caught.value.retry_after == 0
+        assert len(server.asked) == 4
+        await api.close()
+
+
+async def test_refused_credentials_are_renewed_once() -> None:
+    made = []
+    async with serving(failure(401, "Unauthorized"), answer(POD)) as server:
+
+        async def reconnect() -> Connection:
+            made.append(1)
+            return Connection(server.url, authorization="Bearer fresh")
+
+        api = client_of(server, reconnect=reconnect)
+        assert await api.get(PODS, "p", "n") == POD
+        assert [asked.headers["Authorization"] for asked in server.asked] == [
+            "Bearer t0ken",
+            "Bearer fresh",
+        ]
+        server.answers[:] = [failure(401, "Unauthorized")]
+        with pytest.raises(errors.Unauthorized):
+            await api.get(PODS, "p", "n")
+        assert len(made) == 1
+        await api.close()
+
+
+async def test_watch_gives_events_however_they_are_cut() -> None:
+    events = [{"type": "ADDED", "object": {"metadata": {"name": f"p{i}"}}} for i in range(50)]
+    text = lines(*events) + b"\n" + lines({"type": "NONSENSE", "object": {}})
+    chunks = [text[at : at + 37] for at in range(0, len(text), 37)]
+    async with serving(stream(*chunks)) as server:
+        api = client_of(server)
+        async with aclosing(
+            api.watch(PODS, resource_version="7", timeout_seconds=5, field_selector="a=b")
+        ) as watch:
+            seen = [event async for event in watch]
+        first = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
+        assert seen == [first, *(WatchEvent(e["type"], e["object"]) for e in events)]
+        assert server.asked[0].query == {
+            "watch": "true",
+            "fieldSelector": "a=b",
+            "resourceVersion": "7",
+            "timeoutSeconds": "5",
+            "allowWatchBookmarks": "true",
+        }
+        await api.close()
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind"),
+    [
+        (stream(lines({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}})),
+         errors.Gone),
+        (failure(410, "Expired"), errors.Gone),
+        (stream(b"not json\n"), errors.Unavailable),
+        (stream(b"[]\n"), errors.Unavailable),
+        (stream(b'{"type": "ADDED", "obj'), errors.Unavailable),
+    ],
+)  # fmt: skip
+async def test_watch_errors(handler: Any, kind: type[Exception]) -> None:
+    async with serving(handler) as server:
+        api = client_of(server)
+        with pytest.raises(kind):
+            async for event in api.watch(PODS, resource_version="7", timeout_seconds=5):
+                assert event.type == "BOOKMARK"
+        await api.close()
+
+
+async def test_observe_and_limited_clients_share_connections() -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    def observe(verb: str, host: str, code: str, seconds: float) -> None:
+        assert 0 <= seconds < 5
+        seen.append((verb, host, code))
+
+    async with serving(answer({})) as server:
+        api = client_of(server, observe=observe)
+        heartbeat = api.limited(qps=0, burst=0, timeout=5)
+        await asyncio.gather(api.list(PODS), heartbeat.get(NODES, "m"))
+        server.answers[:] = [failure(404, "NotFound")]
+        with pytest.raises(errors.NotFound):
+            await heartbeat.get(NODES, "m")
+        await api.reset_connections()
+        server.answers[:] = [answer({})]
+        await api.get(NODES, "m")
+        await api.close()
+        with pytest.raises(errors.Unavailable):
+            await heartbeat.get(NODES, "m")
+    assert sorted(seen[:2]) == [("GET", "127.0.0.1", "200"), ("LIST", "127.0.0.1", "200")]
+    assert seen[2] == ("GET", "127.0.0.1", "404")

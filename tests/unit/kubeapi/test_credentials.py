@@ -1,0 +1,158 @@
+"""Kubeconfig files: what the official loader makes of them, and clear errors."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import ssl
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.credentials import KubeconfigError, connect_kubeconfig
+from kubeletpy.kubeapi.protocol import NODES
+
+from .api_server import answer, failure, serving
+
+
+def kubeconfig(
+    folder: Path, user: str, server: str = "http://127.0.0.1:1", cluster: str = ""
+) -> str:
+    path = folder / "kubeconfig"
+    path.write_text(
+        f"""apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{{name: k, cluster: {{server: "{server}/"{cluster}}}}}]
+contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
+users: [{{name: u, user: {user}}}]
+"""
+    )
+    return str(path)
+
+
+async def test_token(tmp_path: Path) -> None:
+    connection = await connect_kubeconfig(kubeconfig(tmp_path, "{token: abc}"))
+    assert (connection.host, connection.authorization) == ("http://127.0.0.1:1", "Bearer abc")
+    assert connection.ssl is None
+    assert "abc" not in repr(connection)
+
+
+async def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    async with serving(answer({}), failure(401, "Unauthorized"), answer({})) as server:
+        path = kubeconfig(tmp_path, f"{{tokenFile: {token}}}", server.url)
+        api = await KubeClient.from_kubeconfig(path)
+        await api.get(NODES, "m")
+        token.write_text("two")
+        await api.get(NODES, "m")
+        await api.close()
+        sent = [asked.headers["Authorization"] for asked in server.asked]
+    assert sent == ["Bearer one", "Bearer one", "Bearer two"]
+
+
+def plugin(folder: Path, script: str) -> str:
+    path = folder / "plugin"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return f"{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: {path}}}}}"
+
+
+async def test_exec_plugin(tmp_path: Path) -> None:
+    answer_ = (
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",'
+        ' "status": {"token": "made"}}'
+    )
+    user = plugin(tmp_path, f"echo '{answer_}'")
+    connection = await connect_kubeconfig(kubeconfig(tmp_path, user))
+    assert connection.authorization == "Bearer made"
+
+
+async def test_exec_plugin_that_fails(tmp_path: Path) -> None:
+    user = plugin(tmp_path, "exit 1")
+    with pytest.raises(KubeconfigError, match="exec plugin gave no credentials"):
+        await connect_kubeconfig(kubeconfig(tmp_path, user))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "a: b",
+        "current-context: x",
+        "current-context: c\nclusters: []\ncontexts: [{name: c, context: {cluster: k}}]\n",
+    ],
+)
+async def test_bad_files_are_one_clear_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(KubeconfigError, match=f"kubeconfig {path}: "):
+        await connect_kubeconfig(str(path))
+
+
+async def test_a_missing_file_is_named() -> None:
+    with pytest.raises(KubeconfigError, match="kubeconfig /no/such/file: no such file"):
+        await connect_kubeconfig("/no/such/file")
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    """A CA (ca.crt), a server's (server.crt/.key) and a node's certificate (node.crt/.key)."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl")
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    _openssl(
+        tmp_path, "req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca"
+    )
+    for name, subject in (("server", "/CN=api"), ("node", "/O=system:nodes/CN=system:node:n")):
+        _openssl(
+            tmp_path, "req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
+            "-subj", subject,
+        )  # fmt: skip
+        (tmp_path / f"{name}.ext").write_text("subjectAltName=DNS:api.test,IP:127.0.0.1\n")
+        _openssl(
+            tmp_path, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
+            "-CAcreateserial", "-extfile", f"{name}.ext", "-out", f"{name}.crt",
+        )  # fmt: skip
+    return tmp_path
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_client_certificate_over_https(certificates: Path, inline: bool) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "ca.crt")
+    context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    subjects = []
+
+    async def whoami(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        subjects.append(request.transport.get_extra_info("peercert")["subject"])
+        return web.json_response({})
+
+    def part(key: str, name: str) -> str:
+        path = certificates / name
+        if inline:
+            return f'{key}-data: "{base64.b64encode(path.read_bytes()).decode()}"'
+        return f"{key}: {path}"
+
+    async with serving(whoami, tls=context) as server:
+        path = kubeconfig(
+            certificates,
+            f"{{{part('client-certificate', 'node.crt')}, {part('client-key', 'node.key')}}}",
+            f"{server.url}",
+            ", " + part("certificate-authority", "ca.crt") + ", tls-server-name: api.test",
+        )
+        api = await KubeClient.from_kubeconfig(path)
+        await api.get(NODES, "n")
+        await api.close()
+    assert (("commonName", "system:node:n"),) in subjects[0]

@@ -1,0 +1,36 @@
+"""Rates and waits."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+
+from kubeletpy.kubeapi.limits import RateLimiter, jittered_waits
+from tests.virtual_time import on_virtual_time, timed
+
+
+def test_burst_then_rate() -> None:
+    limiter = RateLimiter(10, 3)
+    assert [limiter.reserve(100.0) for _ in range(5)] == pytest.approx([0, 0, 0, 0.1, 0.2])
+    assert limiter.reserve(100.3) == 0
+    assert [limiter.reserve(200.0) for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])
+
+
+def test_zero_is_no_limit() -> None:
+    limiter = RateLimiter(0, 0)
+    assert [limiter.reserve(1.0) for _ in range(100)] == [0.0] * 100
+
+
+@on_virtual_time
+async def test_waiting() -> None:
+    limiter = RateLimiter(2, 1)
+    await limiter.wait()
+    assert (await timed(limiter.wait()))[1] == pytest.approx(0.5)
+
+
+def test_waits_double_with_jitter_up_to_a_limit() -> None:
+    waits = list(islice(jittered_waits(0.8, 30, random.Random(1)), 10))
+    for seconds, base in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30, 30], strict=True):
+        assert base <= seconds <= 2 * base
