@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from kubeletpy.images.metrics import size_bucket, tristate
 from kubeletpy.metrics.families import Families
 
 PULL_SECONDS = (
     *(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
+)
+
+_MEGABYTE = 1024 * 1024
+_GIGABYTE = 1024 * _MEGABYTE
+_BUCKETS = (
+    (10 * _MEGABYTE, "0-10MB"),
+    (100 * _MEGABYTE, "10MB-100MB"),
+    (500 * _MEGABYTE, "100MB-500MB"),
+    (_GIGABYTE, "500MB-1GB"),
+    (5 * _GIGABYTE, "1GB-5GB"),
+    (10 * _GIGABYTE, "5GB-10GB"),
+    (20 * _GIGABYTE, "10GB-20GB"),
+    (30 * _GIGABYTE, "20GB-30GB"),
+    (40 * _GIGABYTE, "30GB-40GB"),
+    (60 * _GIGABYTE, "40GB-60GB"),
+    (100 * _GIGABYTE, "60GB-100GB"),
 )
 
 
@@ -47,3 +62,18 @@ class ImageMetrics:
     def image_garbage_collected(self, reason: str) -> None:
         """An image was removed; ``reason`` is age or space."""
         self.garbage_collected.labels(reason).inc()
+
+
+def size_bucket(size: int) -> str:
+    """Label ``image_size_in_bytes`` of a pulled image."""
+    if size <= 0:
+        return "N/A"
+    for limit, label in _BUCKETS:
+        if size <= limit:
+            return label
+    return "GT100GB"
+
+
+def tristate(value: bool | None) -> str:
+    """Label value of something that may be unknown."""
+    return "unknown" if value is None else str(value).lower()

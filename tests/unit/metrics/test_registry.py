@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import REGISTRY, Histogram
 
 from kubeletpy.metrics.families import MAX_SERIES
+from kubeletpy.metrics.images import size_bucket
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.operations import OPERATIONS
 
@@ -28,6 +29,7 @@ PROCESS = {
 """What a Prometheus process collector adds to process_start_time_seconds."""
 
 
+MEGABYTE = 1024 * 1024
 SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? ")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -144,6 +146,22 @@ def test_runtime_calls() -> None:
     assert text.count("\nkubelet_runtime_operations_total{") == len(set(OPERATIONS.values()))
     assert text.count("\nkubelet_runtime_operations_errors_total{") == 1
     assert 'kubelet_run_podsandbox_errors_total{runtime_handler="gvisor"} 1\n' in text
+
+
+@pytest.mark.parametrize(
+    ("size", "label"),
+    [
+        (0, "N/A"),
+        (1, "0-10MB"),
+        (10 * MEGABYTE, "0-10MB"),
+        (10 * MEGABYTE + 1, "10MB-100MB"),
+        (1024 * MEGABYTE, "500MB-1GB"),
+        (100 * 1024 * MEGABYTE, "60GB-100GB"),
+        (101 * 1024 * MEGABYTE, "GT100GB"),
+    ],
+)
+def test_image_size_bucket(size: int, label: str) -> None:
+    assert size_bucket(size) == label
 
 
 def test_images() -> None:
