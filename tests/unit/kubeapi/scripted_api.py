@@ -1,0 +1,138 @@
+"""A KubeApi in memory that gives what a test has written down, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import JSONPatch, PatchType, Resource, WatchEvent
+
+Step = WatchEvent | ApiError | float
+"""Of a watch: an event, an error that ends it, or seconds that pass."""
+
+
+class ScriptedApi:
+    """Lists and watches are answered in order; writes by ``write_errors``, then by success."""
+
+    def __init__(
+        self,
+        lists: Sequence[Any] = (),
+        watches: Sequence[Sequence[Step]] = (),
+        write_errors: Sequence[ApiError] = (),
+    ) -> None:
+        self.lists = list(lists)
+        self.watches = list(watches)
+        self.write_errors = list(write_errors)
+        self.calls: list[tuple[float, str, Any]] = []
+        self._awaited = 0
+        self._reached = asyncio.Event()
+
+    def note(self, verb: str, what: Any) -> None:
+        self.calls.append((round(asyncio.get_running_loop().time(), 3), verb, what))
+        if len(self.calls) >= self._awaited:
+            self._reached.set()
+
+    async def called(self, times: int) -> None:
+        """Wait until so many calls were made."""
+        self._awaited = times
+        if len(self.calls) < times:
+            self._reached.clear()
+            await self._reached.wait()
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
+        raise NotImplementedError
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        resource_version: str = "",
+        limit: int = 0,
+        continue_: str = "",
+    ) -> JSON:
+        self.note("list", (limit, continue_))
+        if not self.lists:
+            await asyncio.Event().wait()
+        found = self.lists.pop(0)
+        if isinstance(found, ApiError):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        resource_version: str,
+        timeout_seconds: int,
+        allow_bookmarks: bool = True,
+    ) -> AsyncIterator[WatchEvent]:
+        self.note("watch", resource_version)
+        if not self.watches:
+            await asyncio.Event().wait()
+        for step in self.watches.pop(0):
+            if isinstance(step, ApiError):
+                raise step
+            if isinstance(step, WatchEvent):
+                yield step
+            else:
+                await asyncio.sleep(step)
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: JSON,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        name: str = "",
+    ) -> JSON:
+        return self._write("create", obj)
+
+    async def update(
+        self,
+        resource: Resource,
+        obj: JSON,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        name: str = "",
+    ) -> JSON:
+        return self._write("update", obj)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: JSON | JSONPatch,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        patch_type: PatchType = PatchType.STRATEGIC,
+    ) -> JSON:
+        return self._write("patch", patch)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str | None = None,
+    ) -> JSON:
+        return self._write("delete", name)
+
+    def _write(self, verb: str, what: Any) -> JSON:
+        self.note(verb, what)
+        if self.write_errors:
+            raise self.write_errors.pop(0)
+        return what if isinstance(what, dict) else {}

@@ -1,0 +1,85 @@
+"""The writer of Events on virtual time: never blocks, retries for a while, counts what it drops."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unavailable
+from kubeletpy.kubeapi.events import QUEUE_SIZE, EventWriter
+from tests.virtual_time import LoopClock, on_virtual_time
+
+from .scripted_api import ScriptedApi
+
+POD: api.ObjectReference = {"kind": "Pod", "namespace": "n", "name": "p", "uid": "u"}
+
+
+def writer_to(errors: Sequence[ApiError] = ()) -> tuple[ScriptedApi, EventWriter]:
+    server = ScriptedApi(write_errors=errors)
+    return server, EventWriter(server, LoopClock(), "m", rng=random.Random(1))
+
+
+async def write(writer: EventWriter, *messages: str) -> None:
+    recorder: EventRecorder = writer
+    for message in messages:
+        recorder.event(POD, "Normal", "R", message)
+    task = asyncio.create_task(writer.run())
+    await writer.drain()
+    task.cancel()
+
+
+@on_virtual_time
+async def test_creates_then_patches() -> None:
+    server, writer = writer_to()
+    await write(writer, "a", "a", "b")
+    assert [verb for _at, verb, _what in server.calls] == ["create", "patch", "create"]
+    assert server.calls[1][2]["count"] == 2
+    assert not writer.dropped
+
+
+@on_virtual_time
+async def test_an_event_that_is_gone_is_created_again() -> None:
+    server, writer = writer_to()
+    await write(writer, "a")
+    server.write_errors = [NotFound("gone", code=404)]
+    await write(writer, "a")
+    assert [verb for _at, verb, _what in server.calls] == ["create", "patch", "create"]
+    assert server.calls[2][2]["count"] == 2
+
+
+@on_virtual_time
+async def test_an_outage_is_waited_for_and_order_is_kept() -> None:
+    server, writer = writer_to([Unavailable("down"), TooManyRequests("slow"), Unavailable("down")])
+    await write(writer, "a", "b")
+    times = [at for at, _verb, _what in server.calls]
+    assert 0 <= times[1] <= 10
+    assert [round(times[2] - times[1]), round(times[3] - times[2])] == [10, 10]
+    assert [what["message"] for _at, _verb, what in server.calls] == ["a", "a", "a", "a", "b"]
+    assert not writer.dropped
+
+
+@on_virtual_time
+async def test_it_gives_up_after_twelve_tries() -> None:
+    server, writer = writer_to([Unavailable("down")] * 12)
+    await write(writer, "a", "b")
+    assert len(server.calls) == 13
+    assert writer.dropped == {"API not reachable": 1}
+
+
+@on_virtual_time
+async def test_a_refusal_is_final() -> None:
+    server, writer = writer_to([Forbidden("no", code=403, reason="Forbidden")])
+    await write(writer, "a", "b")
+    assert [what["message"] for _at, _verb, what in server.calls] == ["a", "b"]
+    assert writer.dropped == {"Forbidden": 1}
+
+
+@on_virtual_time
+async def test_a_full_queue_drops_and_counts() -> None:
+    _server, writer = writer_to()
+    for index in range(QUEUE_SIZE + 5):
+        writer.event(POD, "Normal", "R", str(index))
+    assert writer.dropped == {"queue full": 5}

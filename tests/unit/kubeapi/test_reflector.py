@@ -1,0 +1,178 @@
+"""List and watch on virtual time: resuming, relisting, pages, failures, bad objects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import Forbidden, Gone, TooManyRequests, Unavailable
+from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
+from kubeletpy.kubeapi.reflector import Reflector
+from tests.virtual_time import eventually, on_virtual_time, settle
+
+from .scripted_api import ScriptedApi, Step
+
+
+def page(*names: Any, version: str = "10", continue_: str = "") -> JSON:
+    items = [pod(name) if isinstance(name, str) else name for name in names]
+    return {"metadata": {"resourceVersion": version, "continue": continue_}, "items": items}
+
+
+def pod(name: str, version: str = "1") -> JSON:
+    return {"metadata": {"name": name, "resourceVersion": version}}
+
+
+def event(kind: str, name: str, version: str) -> WatchEvent:
+    return WatchEvent(kind, pod(name, version))
+
+
+class Seen:
+    """What a reflector told, with names only."""
+
+    def __init__(self, lists: Sequence[Any], watches: Sequence[Sequence[Step]] = ()) -> None:
+        self.api = ScriptedApi(lists, watches)
+        self.told: list[Any] = []
+        api: KubeApi = self.api
+        self.reflector = Reflector(
+            api, PODS, on_replace=self.replace, on_event=self.event, rng=random.Random(1)
+        )
+
+    def replace(self, items: list[JSON]) -> None:
+        assert all(item["kind"] == "Pod" and item["apiVersion"] == "v1" for item in items)
+        self.told.append([item["metadata"]["name"] for item in items])
+
+    def event(self, seen: WatchEvent) -> None:
+        name = seen.object["metadata"]["name"]
+        self.told.append((seen.type, name))
+        if name == "breaks":
+            raise RuntimeError(name)
+
+    def called(self, verb: str) -> list[Any]:
+        return [what for _at, name, what in self.api.calls if name == verb]
+
+    async def run(self, calls: int) -> None:
+        """Run until so many calls were made."""
+        task = asyncio.create_task(self.reflector.run())
+        await self.api.called(calls)
+        await settle()
+        task.cancel()
+        assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], BaseException)
+
+
+@on_virtual_time
+async def test_lists_then_watches_and_resumes_where_it_was() -> None:
+    bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "30"}})
+    seen = Seen(
+        [page("a", "b")],
+        [
+            [event("ADDED", "c", "11"), 300.0],
+            [event("DELETED", "a", "12"), 1.0, bookmark, 300.0],
+            [400.0],
+        ],
+    )
+    await seen.run(5)
+    assert seen.told == [["a", "b"], ("ADDED", "c"), ("DELETED", "a")]
+    assert seen.called("watch") == ["10", "11", "30", "30"]
+    assert seen.reflector.healthy
+
+
+@on_virtual_time
+async def test_pages() -> None:
+    seen = Seen([page("a", continue_="x"), page("b", continue_="y"), page("c")])
+    await seen.run(4)
+    assert seen.called("list") == [(500, ""), (500, "x"), (500, "y")]
+    assert seen.told == [["a", "b", "c"]]
+
+
+@on_virtual_time
+async def test_pages_that_expire_are_asked_for_at_once() -> None:
+    seen = Seen([page("a", continue_="x"), Gone("expired", code=410), page("a", "b")])
+    await seen.run(4)
+    assert seen.called("list") == [(500, ""), (500, "x"), (0, "")]
+    assert seen.told == [["a", "b"]]
+
+
+@on_virtual_time
+async def test_gone_lists_again_at_once() -> None:
+    seen = Seen([page("a"), page("b", version="90")], [[5.0, Gone("old", code=410)]])
+    await seen.run(4)
+    assert seen.told == [["a"], ["b"]]
+    assert [(at, verb) for at, verb, _ in seen.api.calls[1:]] == [
+        (0.0, "watch"),
+        (5.0, "list"),
+        (5.0, "watch"),
+    ]
+
+
+@on_virtual_time
+async def test_failures_wait_longer_and_longer_and_one_success_starts_over() -> None:
+    down = Unavailable("down")
+    seen = Seen(
+        [down, down, Forbidden("no", code=403), page("a")],
+        [[down], [down], [down], [event("ADDED", "b", "11"), down], [down]],
+    )
+    assert not seen.reflector.healthy
+    await seen.run(10)
+    times = [at for at, _verb, _what in seen.api.calls]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    bases = [0.8, 1.6, 3.2, 0, 0.8, 1.6, 3.2, 0.8, 1.6]
+    assert len(gaps) == len(bases)
+    for gap, base in zip(gaps, bases, strict=True):
+        assert base - 0.01 <= gap <= 2 * base + 0.01
+    assert seen.called("watch") == ["10", "10", "10", "10", "11", "11"]
+
+
+@on_virtual_time
+async def test_waits_stay_bounded_and_retry_after_is_heard() -> None:
+    down = Unavailable("down")
+    seen = Seen([TooManyRequests("slow", code=429, retry_after=20.0), *[down] * 12])
+    await seen.run(13)
+    times = [at for at, _verb, _what in seen.api.calls]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps[0] == 20.0
+    assert max(gaps) <= 60
+    assert min(gaps[7:]) >= 30
+
+
+@on_virtual_time
+async def test_watches_that_end_at_once_are_no_busy_loop() -> None:
+    seen = Seen([page("a")], [[], [], []])
+    await seen.run(5)
+    assert seen.api.calls[-1][0] > 3.0
+
+
+@on_virtual_time
+async def test_health_follows_the_last_request() -> None:
+    established = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "10"}})
+    seen = Seen([page("a")], [[5.0, Unavailable("down")], [established, 1000.0]])
+    task = asyncio.create_task(seen.reflector.run())
+    await seen.reflector.synced.wait()
+    assert seen.reflector.healthy
+    await eventually(lambda: not seen.reflector.healthy)
+    assert str(seen.reflector.last_error) == "down"
+    await eventually(lambda: seen.reflector.healthy)
+    task.cancel()
+
+
+@on_virtual_time
+async def test_bad_objects_and_answers_spoil_nothing() -> None:
+    bad: list[Any] = [None, 5, {}, {"metadata": None}, {"metadata": {"name": 3}}]
+    seen = Seen(
+        [{"items": "x", "metadata": {}}, {"items": []}, page(*bad, "a")],
+        [
+            [
+                *(WatchEvent("ADDED", each) for each in ({}, {"metadata": []}, {"metadata": {}})),
+                event("ADDED", "breaks", "20"),
+                WatchEvent("MODIFIED", {"metadata": {"name": 1, "resourceVersion": "21"}}),
+                event("MODIFIED", "b", "22"),
+                5.0,
+            ]
+        ],
+    )
+    await seen.run(5)
+    assert seen.told == [["a"], ("ADDED", "breaks"), ("MODIFIED", "b")]
+    assert seen.called("watch") == ["10", "22"]
