@@ -1,0 +1,102 @@
+"""Downward API values (docs/reference, "One env entry")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
+from tests.unit.runtime_manager.pods_and_records import container, make_pod
+
+POD = make_pod(
+    container(
+        "app",
+        resources={
+            "limits": {"cpu": "1500m", "memory": "100M", "hugepages-2Mi": "4Mi"},
+            "requests": {"cpu": "250m", "memory": "64Mi"},
+        },
+    ),
+    "bare",
+    metadata={"labels": {"app": "shop"}, "annotations": {"a/b": "note"}},
+    nodeName="node-1",
+    serviceAccountName="robot",
+)
+FACTS = NodeFacts(
+    pod_ips=("10.0.0.2", "fd00::2"),
+    host_ips=("192.0.2.1", "2001:db8::1"),
+    allocatable={"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi"},
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("metadata.name", "web"),
+        ("metadata.namespace", "prod"),
+        ("metadata.uid", "uid-1"),
+        ("metadata.labels['app']", "shop"),
+        ("metadata.labels['none']", ""),
+        ("metadata.annotations['a/b']", "note"),
+        ("spec.nodeName", "node-1"),
+        ("spec.serviceAccountName", "robot"),
+        ("status.hostIP", "192.0.2.1"),
+        ("status.hostIPs", "192.0.2.1,2001:db8::1"),
+        ("status.podIP", "10.0.0.2"),
+        ("status.podIPs", "10.0.0.2,fd00::2"),
+    ],
+)
+def test_fields(path: str, expected: str) -> None:
+    assert field_value({"fieldPath": path}, POD, FACTS) == expected
+
+
+@pytest.mark.parametrize("path", ["spec.containers", "spec['x']", "metadata.labels", ""])
+def test_other_fields_are_refused(path: str) -> None:
+    with pytest.raises(DownwardError, match="fieldPath"):
+        field_value({"fieldPath": path}, POD, FACTS)
+
+
+def test_addresses_that_are_not_known_yet_are_empty() -> None:
+    assert field_value({"fieldPath": "status.podIP"}, POD, NodeFacts()) == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"resource": "limits.cpu"}, "2"),
+        ({"resource": "limits.cpu", "divisor": "1m"}, "1500"),
+        ({"resource": "limits.cpu", "divisor": "0"}, "2"),
+        ({"resource": "requests.cpu", "divisor": "100m"}, "3"),
+        ({"resource": "limits.memory", "divisor": "1Mi"}, "96"),
+        ({"resource": "requests.memory"}, "67108864"),
+        ({"resource": "limits.hugepages-2Mi", "divisor": "1Mi"}, "4"),
+        ({"resource": "requests.ephemeral-storage"}, "0"),
+        ({"resource": "limits.ephemeral-storage", "divisor": "1Gi"}, "10"),
+        ({"resource": "limits.cpu", "containerName": "bare"}, "4"),
+        ({"resource": "limits.memory", "containerName": "bare", "divisor": "1Gi"}, "8"),
+        ({"resource": "limits.hugepages-2Mi", "containerName": "bare"}, "0"),
+    ],
+)
+def test_resources(selector: Any, expected: str) -> None:
+    assert resource_value(selector, POD, POD.containers[0], FACTS) == expected
+
+
+def test_a_pod_level_limit_stands_before_the_node() -> None:
+    pod = make_pod(resources={"limits": {"cpu": "2"}})
+    assert resource_value({"resource": "limits.cpu"}, pod, pod.containers[0], FACTS) == "2"
+    memory: Any = {"resource": "limits.memory", "divisor": "1Gi"}
+    assert resource_value(memory, pod, pod.containers[0], FACTS) == "8"
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"resource": "limits.example.com/gpu"},
+        {"resource": "cpu"},
+        {"resource": "limits.cpu", "containerName": "nobody"},
+        {"resource": "limits.cpu", "divisor": "many"},
+    ],
+)
+def test_bad_references(selector: Any) -> None:
+    with pytest.raises(DownwardError):
+        resource_value(selector, POD, POD.containers[0], FACTS)

@@ -1,0 +1,151 @@
+"""Whether a container may run again (docs/reference, "Should a stopped container run again")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.restart_rules import (
+    could_restart_all,
+    init_container_failed,
+    matching_rule,
+    restart_after_exit,
+    restart_all_cleaned_up,
+    restart_all_wanted,
+    should_container_be_restarted,
+)
+from tests.unit.runtime_manager.pods_and_records import (
+    container,
+    created,
+    exited,
+    has,
+    make_pod,
+    running,
+    unknown,
+)
+
+
+def rule(action: str, operator: str, *values: int) -> dict[str, Any]:
+    return {"action": action, "exitCodes": {"operator": operator, "values": list(values)}}
+
+
+ALL_ON_88 = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [rule("RestartAllContainers", "In", 88)],
+}
+
+ROWS: list[tuple[str, dict[str, Any], str, Any, bool, str]] = [
+    ("deleted", {"deletionTimestamp": "x"}, "Always", has(), False, "the pod is being deleted"),
+    ("no-record", {}, "Never", has(), True, "it has no container yet"),
+    ("running", {}, "Always", has(running("app")), False, "it is running"),
+    ("created", {}, "Never", has(created("app")), True, "its container is in state created"),
+    ("unknown", {}, "Never", has(unknown("app")), True, "its container is in state unknown"),
+    (
+        "always-0",
+        {},
+        "Always",
+        has(exited("app", 0)),
+        True,
+        "it exited with 0 and the pod's restartPolicy is Always",
+    ),
+    (
+        "on-failure-0",
+        {},
+        "OnFailure",
+        has(exited("app", 0)),
+        False,
+        "it exited with 0 and the pod's restartPolicy is OnFailure",
+    ),
+    (
+        "on-failure-1",
+        {},
+        "OnFailure",
+        has(exited("app", 1)),
+        True,
+        "it exited with 1 and the pod's restartPolicy is OnFailure",
+    ),
+    (
+        "never-1",
+        {},
+        "Never",
+        has(exited("app", 1)),
+        False,
+        "it exited with 1 and the pod's restartPolicy is Never",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "policy", "status", "expected", "why"),
+    [r[1:] for r in ROWS],
+    ids=[r[0] for r in ROWS],
+)
+def test_by_pod_policy(
+    metadata: dict[str, Any], policy: str, status: Any, expected: bool, why: str
+) -> None:
+    pod = make_pod(policy=policy, metadata=metadata)
+    assert should_container_be_restarted(pod, pod.containers[0], status) == (expected, why)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "expected"),
+    [
+        ("Always", 0, True),
+        ("OnFailure", 0, False),
+        ("OnFailure", 1, True),
+        ("Never", 1, False),
+        ("Sometimes", 1, False),
+    ],
+)
+def test_a_container_policy_wins_over_the_pods_never(
+    policy: str, code: int, expected: bool
+) -> None:
+    spec: Any = container("app", restartPolicy=policy)
+    assert restart_after_exit("Never", spec, code)[0] is expected
+
+
+def test_the_first_matching_rule_counts() -> None:
+    rules = [
+        rule("Restart", "Maybe", 1),
+        {"action": "Restart"},
+        rule("Restart", "In", 1, 2),
+        rule("RestartAllContainers", "NotIn", 3),
+    ]
+    spec: Any = container("app", restartPolicyRules=rules)
+    assert matching_rule(spec, 2) is rules[2]
+    assert matching_rule(spec, 4) is rules[3]
+    assert matching_rule(spec, 3) is None
+
+
+def test_an_unknown_action_falls_back_to_the_policy() -> None:
+    rules = [rule("Explode", "In", 1)]
+    spec: Any = container("app", restartPolicy="Never", restartPolicyRules=rules)
+    assert restart_after_exit("Always", spec, 1)[0] is False
+
+
+def test_what_an_init_container_fails_by() -> None:
+    assert init_container_failed(exited("i", 1))
+    assert init_container_failed(exited("i", 0, reason="OOMKilled"))
+    assert init_container_failed(unknown("i"))
+    assert not init_container_failed(exited("i", 0))
+    assert not init_container_failed(running("i"))
+
+
+def test_restart_all_is_wanted_by_an_exit_or_by_the_condition() -> None:
+    pod = make_pod(container("app", **ALL_ON_88), "other")
+    going: Any = {"conditions": [{"type": "AllContainersRestarting", "status": "True"}]}
+    over: Any = {"conditions": [{"type": "AllContainersRestarting", "status": "False"}]}
+    assert restart_all_wanted(pod, has(exited("app", 88)), None)
+    assert not restart_all_wanted(pod, has(exited("app", 1), exited("other", 88)), None)
+    assert not restart_all_wanted(pod, has(running("app"), exited("app", 88)), over)
+    assert restart_all_wanted(pod, has(), going)
+    assert not restart_all_wanted(make_pod("other"), has(), going)
+
+
+def test_restart_all_is_cleaned_up_when_no_main_record_is_left() -> None:
+    pod = make_pod(container("app", **ALL_ON_88), init=("init",), ephemeral=("debug",))
+    assert could_restart_all(pod)
+    assert restart_all_cleaned_up(pod, has(running("debug")))
+    assert not restart_all_cleaned_up(pod, has(exited("init")))
+    assert not restart_all_cleaned_up(pod, has(exited("app")))
