@@ -1,0 +1,34 @@
+"""What the runtime says of itself, as node conditions and the sync loop need it.
+
+Source: docs/reference, "Runtime health"; CRI RuntimeCondition. Must never raise for an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.protocol import RuntimeHealth
+
+RUNTIME_READY = "RuntimeReady"
+NETWORK_READY = "NetworkReady"
+
+
+def health_from_conditions(conditions: Iterable[cri.RuntimeCondition]) -> RuntimeHealth:
+    """Read a CRI status; a condition that is missing is not met."""
+    by_type = {condition.type: condition for condition in conditions}
+    runtime, network = by_type.get(RUNTIME_READY), by_type.get(NETWORK_READY)
+    return RuntimeHealth(
+        runtime_ready=runtime is not None and runtime.status,
+        network_ready=network is not None and network.status,
+        message=_message(RUNTIME_READY, runtime),
+        network_message=_message(NETWORK_READY, network),
+    )
+
+
+def _message(name: str, condition: cri.RuntimeCondition | None) -> str:
+    if condition is None:
+        return f"runtime does not report {name}"
+    if condition.status:
+        return ""
+    return f"{name}=false reason:{condition.reason} message:{condition.message}"

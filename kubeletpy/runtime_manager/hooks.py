@@ -1,0 +1,53 @@
+"""Where lifecycle hooks join in: what the runtime manager asks for, and nothing behind it.
+
+Must never run a hook itself.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+
+class HookFailed(Exception):
+    """A hook did not work; the text is the container's message and holds no secret."""
+
+
+class LifecycleHooks(Protocol):
+    """Runs what a container's ``lifecycle`` asks for."""
+
+    async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
+        """After the start; the rest of the sync waits. Raises HookFailed: the container goes."""
+        ...
+
+    async def pre_stop(
+        self,
+        pod: Pod | None,
+        container_name: str,
+        container_id: str,
+        handler: api.LifecycleHandler,
+    ) -> None:
+        """Before the stop, within the grace period; the caller gives it up when that is over.
+
+        ``pod`` is None when only the runtime knows it. Raises HookFailed: it is told, the stop
+        goes on.
+        """
+        ...
+
+
+class NoHooks:
+    """Runs nothing."""
+
+    async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
+        """Nothing."""
+
+    async def pre_stop(
+        self,
+        pod: Pod | None,
+        container_name: str,
+        container_id: str,
+        handler: api.LifecycleHandler,
+    ) -> None:
+        """Nothing."""

@@ -1,0 +1,223 @@
+"""Stop containers and pods: with the grace they have, in the order they need.
+
+Source: docs/reference, "Hooks and stopping". Must never remove anything: dead records are
+needed for the truth about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
+from kubeletpy.pods.pod import ContainerKind, Pod, field_path
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.runtime_manager import grace as graces
+from kubeletpy.runtime_manager.actions import KillReason
+from kubeletpy.runtime_manager.draft import StatusDraft
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.labels import read_container_annotations
+from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
+from kubeletpy.runtime_manager.stop_order import StopOrder
+from kubeletpy.runtime_manager.tools import Tools
+
+logger = logging.getLogger(__name__)
+
+KILL_CONTAINER_ERROR = "KillContainerError"
+KILL_SANDBOX_ERROR = "KillPodSandboxError"
+_STOPPABLE = (ContainerState.RUNNING, ContainerState.CREATED, ContainerState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A container to stop, and all that its stop needs to know."""
+
+    pod_uid: str
+    id: str
+    name: str
+    grace: int
+    reference: api.ObjectReference
+    pod: Pod | None = None
+    pre_stop: api.LifecycleHandler | None = None
+
+
+class Killer:
+    """Stops things."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def kill_container(
+        self,
+        pod: Pod,
+        name: str,
+        container_id: str,
+        *,
+        message: str,
+        reason: KillReason | None = None,
+        override: int | None = None,
+    ) -> StartError | None:
+        """Stop one container of a pod that goes on. None: it has stopped."""
+        return await self._stop(_victim(pod, name, container_id, reason), message, override, None)
+
+    async def kill_pod(
+        self,
+        pod: Pod | None,
+        status: PodRuntimeStatus,
+        override: int | None,
+        draft: StatusDraft,
+        reason: str = "",
+    ) -> list[SyncResult]:
+        """Stop all that may run of a pod, then its sandboxes; ``draft`` learns what was done.
+
+        Sandboxes are stopped even when a container could not be: that ends it by force.
+        """
+        targets = [c for c in status.containers if c.state in _STOPPABLE]
+        order = StopOrder(pod, {target.name for target in targets})
+        results = list(
+            await asyncio.gather(
+                *(
+                    self._kill_one(pod, status, target, override=override, order=order, why=reason)
+                    for target in targets
+                )
+            )
+        )
+        for target in targets:
+            draft.touch(target.id, target.sandbox_id)
+        results += await asyncio.gather(
+            *(self._stop_sandbox(status, sandbox.id, draft, reason) for sandbox in status.sandboxes)
+        )
+        return results
+
+    async def _kill_one(
+        self,
+        pod: Pod | None,
+        status: PodRuntimeStatus,
+        target: ContainerStatus,
+        *,
+        override: int | None,
+        order: StopOrder,
+        why: str,
+    ) -> SyncResult:
+        try:
+            if pod is not None and pod.find_container(target.name) is not None:
+                victim = _victim(pod, target.name, target.id, None)
+            else:
+                victim = await self._remembered(status, target)
+        except NotFound:
+            order.ended(target.name)
+            return SyncResult(SyncAction.KILL_CONTAINER, target.name, reason=why)
+        except CRIError as failure:
+            error = StartError(KILL_CONTAINER_ERROR, str(failure))
+            return SyncResult(SyncAction.KILL_CONTAINER, target.name, error, why)
+        message = f"Stopping container {target.name}"
+        failed = await self._stop(victim, message, override, order)
+        return SyncResult(SyncAction.KILL_CONTAINER, target.name, failed, why)
+
+    async def _remembered(self, status: PodRuntimeStatus, target: ContainerStatus) -> Victim:
+        """The container's own annotations say what its spec, which is gone, said."""
+        answer = await self._tools.runtime.container_status(target.id)
+        remembered = read_container_annotations(answer.status.annotations)
+        reference: api.ObjectReference = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": status.namespace,
+            "name": status.name,
+            "uid": status.uid,
+            "fieldPath": field_path(ContainerKind.REGULAR, target.name),
+        }
+        return Victim(
+            status.uid,
+            target.id,
+            target.name,
+            graces.remembered_grace(remembered),
+            reference,
+            pre_stop=remembered.pre_stop,
+        )
+
+    async def _stop(
+        self, victim: Victim, message: str, override: int | None, order: StopOrder | None
+    ) -> StartError | None:
+        self._tools.recorder.event(victim.reference, NORMAL, "Killing", message)
+        grace = victim.grace if override is None else override
+        if victim.pre_stop and grace > 0:
+            grace = graces.remaining(grace, await self._pre_stop(victim, victim.pre_stop, grace))
+        if order is not None and grace > 0:
+            grace = graces.remaining(grace, await order.wait_for_turn(victim.name, grace))
+        timeout = max(grace, graces.MINIMUM)
+        try:
+            await self._tools.mutations.interruptible(
+                victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
+            )
+        except NotFound:
+            logger.debug("container was gone already", extra={"container_id": victim.id})
+        except CRIError as error:
+            logger.warning(
+                "container could not be stopped",
+                extra={"container_id": victim.id, "container": victim.name, "error": str(error)},
+            )
+            return StartError(KILL_CONTAINER_ERROR, str(error))
+        if order is not None:
+            order.ended(victim.name)
+        return None
+
+    async def _pre_stop(self, victim: Victim, handler: api.LifecycleHandler, grace: float) -> float:
+        """Run the hook for at most the grace period; the seconds it took."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with asyncio.timeout(grace):
+                await self._tools.seams.hooks.pre_stop(victim.pod, victim.name, victim.id, handler)
+        except TimeoutError:
+            logger.info(
+                "preStop hook did not end within the grace period",
+                extra={"container_id": victim.id, "container": victim.name},
+            )
+        except HookFailed as error:
+            # Its text may hold what the pod's owner would not publish: it stays in the log.
+            logger.info(
+                "preStop hook failed",
+                extra={"container": victim.name, "error": str(error)},
+            )
+            self._tools.recorder.event(
+                victim.reference, WARNING, "FailedPreStopHook", "PreStopHook failed"
+            )
+        return loop.time() - started
+
+    async def _stop_sandbox(
+        self, status: PodRuntimeStatus, sandbox_id: str, draft: StatusDraft, reason: str
+    ) -> SyncResult:
+        error = None
+        try:
+            await self._tools.mutations.finish(
+                status.uid, self._tools.runtime.stop_pod_sandbox(sandbox_id)
+            )
+        except NotFound:
+            logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})
+        except CRIError as failure:
+            logger.warning(
+                "sandbox could not be stopped",
+                extra={"sandbox_id": sandbox_id, "error": str(failure)},
+            )
+            error = StartError(KILL_SANDBOX_ERROR, str(failure))
+        if error is None:
+            draft.sandbox_stopped(sandbox_id)
+        return SyncResult(SyncAction.KILL_POD_SANDBOX, sandbox_id, error, reason)
+
+
+def _victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) -> Victim:
+    found = pod.find_container(name)
+    kind, container = found if found is not None else (ContainerKind.REGULAR, None)
+    lifecycle = (container or {}).get("lifecycle") or {}
+    return Victim(
+        pod.uid,
+        container_id,
+        name,
+        graces.container_grace(pod, container, reason),
+        pod_reference(pod, field_path(kind, name)),
+        pod,
+        lifecycle.get("preStop"),
+    )

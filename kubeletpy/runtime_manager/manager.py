@@ -1,0 +1,217 @@
+"""The runtime manager: decide what a pod needs of the runtime, have it done, say what came of it.
+
+Puts the pieces of this room together behind protocol.RuntimeManager. Must never keep what matters
+only in its memory: after a restart of the agent the runtime's own records are all it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.images.manager import ImageManager
+from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.restart_rules import restart_all_wanted
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
+from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
+from kubeletpy.runtime_manager.draft import StatusDraft
+from kubeletpy.runtime_manager.executor import Parts, SyncRun, run_steps
+from kubeletpy.runtime_manager.gc import ContainerGarbageCollector
+from kubeletpy.runtime_manager.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.health import health_from_conditions
+from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.runtime_manager.mutations import Mutations
+from kubeletpy.runtime_manager.protocol import (
+    RuntimeHealth,
+    RuntimePodSummary,
+    SyncPodRequest,
+)
+from kubeletpy.runtime_manager.remove import Remover
+from kubeletpy.runtime_manager.results import PodSyncResult, StartError
+from kubeletpy.runtime_manager.sandbox import SandboxMaker
+from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.slots import StartSlots
+from kubeletpy.runtime_manager.start_container import ContainerStarter
+from kubeletpy.runtime_manager.status_source import StatusSource
+from kubeletpy.runtime_manager.tools import Tools
+
+logger = logging.getLogger(__name__)
+
+STATUS_ERROR = "RuntimeStatusError"
+STARTS_PER_CORE = 3
+
+
+def default_concurrent_starts() -> int:
+    """Sandboxes and containers made at once on this machine."""
+    return STARTS_PER_CORE * (os.cpu_count() or 1)
+
+
+class KubeRuntimeManager:
+    """protocol.RuntimeManager on any CRI runtime."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        images: ImageManager,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: PodStartMetrics,
+        *,
+        root_dir: str,
+        settings: RuntimeSettings | None = None,
+        seams: Seams | None = None,
+        runtime_name: str = "containerd",
+        max_crash_loop_delay: float = 300,
+        concurrent_starts: int | None = None,
+        gc_policy: GCPolicy | None = None,
+    ) -> None:
+        """Make it inside a running event loop.
+
+        ``root_dir`` is the kubelet's root directory, ``runtime_name`` what Version says,
+        ``max_crash_loop_delay`` in seconds (crashLoopBackOff.maxContainerRestartPeriod),
+        ``concurrent_starts`` how many sandboxes and containers are made at once.
+        """
+        self._runtime_name = runtime_name
+        source = StatusSource(runtime, clock)
+        self._tools = tools = Tools(
+            runtime=runtime,
+            source=source,
+            mutations=Mutations(source.now),
+            slots=StartSlots(concurrent_starts or default_concurrent_starts()),
+            recorder=recorder,
+            clock=clock,
+            metrics=metrics,
+            settings=settings or RuntimeSettings(),
+            seams=seams or Seams(),
+            root_dir=root_dir,
+        )
+        killer, remover = Killer(tools), Remover(tools)
+        starter = ContainerStarter(tools, images, killer)
+        crash_loops = CrashLoopBackoff(max_crash_loop_delay)
+        self._parts = Parts(killer, remover, SandboxMaker(tools), starter, crash_loops, tools)
+        policy = gc_policy or GCPolicy()
+        self._collector = ContainerGarbageCollector(tools, killer, remover, policy)
+
+    @property
+    def runtime_name(self) -> str:
+        """The runtime's name, as container ids carry it."""
+        return self._runtime_name
+
+    async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
+        """Compute the plan and carry it out. Never raises for what a pod can cause."""
+        try:
+            status = await self._current(request.pod.uid, request.status)
+        except CRIError as error:
+            return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
+        pod = request.pod
+        plan = compute_pod_actions(
+            pod,
+            status,
+            request.probes,
+            all_containers_restarting=restart_all_wanted(pod, status, pod.status),
+        )
+        if plan.nothing_to_do:
+            return PodSyncResult(decisions=plan.decisions)
+        run = SyncRun(request, status, plan, StatusDraft(status), plan.sandbox_id, status.ips)
+        user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
+        if user_namespaced:
+            self._tools.metrics.started_user_namespaced_pods.inc()
+        await run_steps(run, self._parts)
+        after, read_error = await self._after(run.draft, status)
+        result = PodSyncResult(
+            results=tuple(run.results),
+            decisions=plan.decisions,
+            sync_error=run.sync_error or read_error,
+            retry_at=run.retry_at,
+            status=after,
+            start_errors=run.start_errors,
+        )
+        if user_namespaced and result.failed:
+            self._tools.metrics.started_user_namespaced_pods_errors.inc()
+        return result
+
+    async def kill_pod(
+        self, pod: Pod | None, status: PodRuntimeStatus, grace_override: int | None
+    ) -> PodSyncResult:
+        """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
+
+        May be cancelled and called again with a shorter grace period: the stop goes on with it.
+        """
+        try:
+            status = await self._current(status.uid, status)
+        except CRIError as error:
+            return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
+        draft = StatusDraft(status)
+        results = await self._parts.killer.kill_pod(pod, status, grace_override, draft)
+        after, read_error = await self._after(draft, status)
+        if after is not None and not after.ips:
+            after = replace(after, ips=status.ips)
+        return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
+
+    async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
+        """Ask the runtime for all it knows of a pod. Raises CRIError."""
+        return await self._tools.source.read(uid, name, namespace)
+
+    async def list_pods(self) -> list[RuntimePodSummary]:
+        """Every pod of the runtime, dead ones included. Raises CRIError."""
+        return await self._tools.source.list_pods()
+
+    async def event_to_status(
+        self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
+    ) -> PodRuntimeStatus | None:
+        """The pod's status as a runtime event tells it; None: it tells too little, ask instead.
+
+        ``previous`` is what was known: it fills in the pod's other sandboxes.
+        """
+        return await self._tools.source.event_to_status(event, previous)
+
+    async def delete_container(self, container_id: str) -> None:
+        """Remove one dead container with its log and link. Raises CRIError."""
+        await self._parts.remover.container(container_id)
+
+    async def collect_garbage(
+        self, *, all_sources_ready: bool, removable: Callable[[str], bool]
+    ) -> None:
+        """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
+        self._parts.crash_loops.collect(self._tools.clock.now())
+        await self._collector.collect(removable, all_sources_ready=all_sources_ready)
+
+    async def health(self) -> RuntimeHealth:
+        """Ask the runtime how it is. Never raises."""
+        try:
+            answer = await self._tools.runtime.status()
+        except CRIError as error:
+            return RuntimeHealth(False, False, str(error), str(error))
+        return health_from_conditions(answer.status.conditions)
+
+    async def drain(self, timeout: float) -> None:
+        """Wait for the runtime to end what it was asked for, at most ``timeout`` seconds."""
+        await self._tools.mutations.drain(timeout)
+
+    async def _current(self, uid: str, status: PodRuntimeStatus) -> PodRuntimeStatus:
+        """The status to decide from: the given one, unless the pod was changed after it."""
+        await self._tools.mutations.settled(uid)
+        if not self._tools.mutations.outdated(uid, status.observed_at):
+            return status
+        return await self._tools.source.read(uid, status.name, status.namespace)
+
+    async def _after(
+        self, draft: StatusDraft, before: PodRuntimeStatus
+    ) -> tuple[PodRuntimeStatus | None, StartError | None]:
+        if not draft.changed:
+            return None, None
+        try:
+            return await draft.finished(self._tools.source), None
+        except CRIError as error:
+            # What was done is known, its effect is not: an old time has the next sync look.
+            return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))

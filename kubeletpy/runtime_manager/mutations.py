@@ -1,0 +1,74 @@
+"""Every call that changes the runtime goes through here, so that none of them is ever forgotten.
+
+A worker may be cancelled while the runtime works. The call then goes on by itself, and the next
+sync of that pod first waits for its end and looks at the runtime anew. Must never decide what to
+call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Mutations:
+    """Changes under way and the time of the last one, by pod uid."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        """``now``: Unix nanoseconds, of the clock that stamps pod statuses."""
+        self._now = now
+        self._under_way: dict[str, set[asyncio.Task[Any]]] = {}
+        self._changed_at: dict[str, int] = {}
+
+    async def finish(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
+        """Make a change that is seen to its end, even if the caller is cancelled meanwhile."""
+        task = asyncio.ensure_future(change)
+        self._under_way.setdefault(uid, set()).add(task)
+        task.add_done_callback(lambda done: self._ended(uid, done))
+        return await asyncio.shield(task)
+
+    async def interruptible(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
+        """Make a change that may be given up: asking for it again continues it."""
+        try:
+            return await change
+        finally:
+            self._changed_at[uid] = self._now()
+
+    async def settled(self, uid: str) -> None:
+        """Return when nothing is under way for a pod, whatever came of it."""
+        while tasks := self._under_way.get(uid):
+            await asyncio.wait(list(tasks))
+
+    def outdated(self, uid: str, observed_at: int) -> bool:
+        """Whether a pod's status is older than the last change made to the pod."""
+        return observed_at < self._changed_at.get(uid, 0)
+
+    async def drain(self, timeout: float) -> None:
+        """Wait for all that is under way, at most ``timeout`` seconds; for the agent's end."""
+        tasks = [task for tasks in self._under_way.values() for task in tasks]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout)
+
+    def forget_except(self, known: Iterable[str]) -> None:
+        """Drop what is remembered of pods that the runtime has no more."""
+        keep = set(known)
+        for uid in [uid for uid in self._changed_at if uid not in keep]:
+            if uid not in self._under_way:
+                del self._changed_at[uid]
+
+    def _ended(self, uid: str, task: asyncio.Task[Any]) -> None:
+        self._changed_at[uid] = self._now()
+        tasks = self._under_way.get(uid)
+        if tasks is not None:
+            tasks.discard(task)
+            if not tasks:
+                del self._under_way[uid]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever waits gets it too; if nobody does any more, this is its only trace.
+            logger.debug("change failed", extra={"pod_uid": uid, "error": str(error)})

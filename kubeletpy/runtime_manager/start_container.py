@@ -1,0 +1,249 @@
+"""Start one container: image, attempt, config, create, start, post-start, in this order.
+
+Each step that fails ends the start with its own code, which kubectl shows as the reason why the
+container waits. Source: docs/reference, "Start of one container". Must never decide whether to
+start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from kubeletpy.events.recorder import NORMAL, WARNING, EventType, pod_reference
+from kubeletpy.images.errors import ImageError
+from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.pods.pod import Pod, field_path
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.actions import StartContainer
+from kubeletpy.runtime_manager.config_errors import ContainerConfigError
+from kubeletpy.runtime_manager.container_config import ContainerInputs, build_container_config
+from kubeletpy.runtime_manager.container_files import (
+    create_termination_file,
+    link_log,
+    make_log_directory,
+    restart_count_by_logs,
+)
+from kubeletpy.runtime_manager.draft import StatusDraft
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.runtime_manager.log_paths import UnsafeName, container_log_directory, log_link
+from kubeletpy.runtime_manager.protocol import Mount, PullSecret
+from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.runtime_manager.sandbox import NotWanted
+from kubeletpy.runtime_manager.slots import StartKind
+from kubeletpy.runtime_manager.tools import Tools
+
+logger = logging.getLogger(__name__)
+
+CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
+RUN_ERROR = "RunContainerError"
+POST_START_ERROR = "PostStartHookError"
+
+
+class StartFailed(Exception):
+    """A step of a start did not work."""
+
+    def __init__(self, code: str, message: str, retry_at: float | None = None) -> None:
+        super().__init__(message)
+        self.error = StartError(code, message)
+        self.retry_at = retry_at
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """What the starts of one sync share."""
+
+    pod: Pod
+    status: PodRuntimeStatus
+    """Before the sync: attempts are counted from it."""
+    sandbox_id: str
+    sandbox_config: cri.PodSandboxConfig
+    pod_ips: tuple[str, ...]
+    draft: StatusDraft
+    unwanted: Callable[[], bool]
+    """Whether the pod is to end: nothing more is started then."""
+    pull_secrets: Sequence[PullSecret] = ()
+    volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Turn:
+    """A container's place in the order of creation."""
+
+    after: asyncio.Event | None = None
+    """Set when the container before has been created, or never will be."""
+    created: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ContainerStarter:
+    """Starts containers."""
+
+    def __init__(self, tools: Tools, images: ImageManager, killer: Killer) -> None:
+        self._tools = tools
+        self._images = images
+        self._killer = killer
+
+    async def start(self, context: PodContext, action: StartContainer, turn: Turn) -> None:
+        """Start a container.
+
+        Raises:
+            StartFailed: with the code and message of the step that failed.
+            NotWanted: the pod is to end; the container was perhaps created, but not started.
+        """
+        try:
+            image = await self._image(context, action)
+            if turn.after is not None:
+                await turn.after.wait()
+            async with self._tools.slots.hold(StartKind.CONTAINER):
+                if context.unwanted():
+                    raise NotWanted
+                config = await self._config(context, action, image)
+                container_id = await self._tools.mutations.finish(
+                    context.pod.uid, self._create_and_start(context, action, config, turn)
+                )
+        finally:
+            turn.created.set()
+        await self._post_start(context, action, container_id)
+
+    async def _image(self, context: PodContext, action: StartContainer) -> LocalImage:
+        try:
+            return await self._images.ensure_image_exists(
+                context.pod,
+                action.container,
+                action.kind,
+                context.pull_secrets,
+                context.sandbox_config,
+            )
+        except ImageError as error:
+            self._event(context, action, WARNING, "Failed", f"Error: {error.code}")
+            raise StartFailed(error.code, error.message, error.retry_at) from error
+
+    async def _config(
+        self, context: PodContext, action: StartContainer, image: LocalImage
+    ) -> cri.ContainerConfig:
+        pod, container, name = context.pod, action.container, action.name
+        try:
+            log_directory = container_log_directory(
+                self._tools.settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
+            )
+            inputs = ContainerInputs(
+                restart_count=self._attempt(context, action, log_directory),
+                image_ref=image.ref,
+                image_user=image.uid if image.uid is not None else image.username or None,
+                environment=await self._tools.seams.environment(pod, container, context.pod_ips),
+                mounts=context.volume_mounts.get(name, ()),
+                termination_log=self._termination_file(context, action),
+                target_container_id=_target_id(context, action),
+            )
+            config = build_container_config(
+                pod, container, action.kind, self._tools.settings, inputs
+            )
+            make_log_directory(log_directory)
+        except (ContainerConfigError, UnsafeName, OSError) as error:
+            self._fail(context, action, CONFIG_ERROR, str(error))
+        return config
+
+    def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
+        """Counts on from the newest record, or from the logs when the runtime has forgotten."""
+        known = context.status.newest(action.name)
+        return restart_count_by_logs(log_directory) if known is None else known.restart_count + 1
+
+    def _termination_file(self, context: PodContext, action: StartContainer) -> str:
+        if not action.container.get("terminationMessagePath"):
+            return ""
+        return create_termination_file(self._tools.root_dir, context.pod.uid, action.name)
+
+    async def _create_and_start(
+        self,
+        context: PodContext,
+        action: StartContainer,
+        config: cri.ContainerConfig,
+        turn: Turn,
+    ) -> str:
+        """One change for the runtime: it is seen through even if the sync is cancelled."""
+        try:
+            container_id = await self._tools.runtime.create_container(
+                context.sandbox_id, config, context.sandbox_config
+            )
+        except CRIError as error:
+            self._fail(context, action, CREATE_ERROR, error.details or str(error.code))
+        context.draft.touch(container_id, context.sandbox_id)
+        turn.created.set()
+        self._event(context, action, NORMAL, "Created", "Container created")
+        if context.unwanted():
+            raise NotWanted
+        try:
+            await self._tools.runtime.start_container(container_id)
+        except CRIError as error:
+            text = (error.details or str(error.code)).replace(container_id, action.name)
+            self._fail(context, action, RUN_ERROR, text)
+        self._event(context, action, NORMAL, "Started", "Container started")
+        self._link_log(context, config, container_id)
+        return container_id
+
+    def _link_log(
+        self, context: PodContext, config: cri.ContainerConfig, container_id: str
+    ) -> None:
+        pod = context.pod
+        link = log_link(
+            self._tools.settings.container_logs_dir,
+            pod.name,
+            pod.namespace,
+            config.metadata.name,
+            container_id,
+        )
+        link_log(f"{context.sandbox_config.log_directory}/{config.log_path}", link)
+
+    async def _post_start(
+        self, context: PodContext, action: StartContainer, container_id: str
+    ) -> None:
+        if not (action.container.get("lifecycle") or {}).get("postStart"):
+            return
+        try:
+            await self._tools.seams.hooks.post_start(context.pod, action.container, container_id)
+        except HookFailed as error:
+            # The hook's text may hold what events should not show to everybody.
+            self._event(context, action, WARNING, "FailedPostStartHook", "PostStartHook failed")
+            await self._killer.kill_container(
+                context.pod, action.name, container_id, message="FailedPostStartHook"
+            )
+            raise StartFailed(POST_START_ERROR, str(error)) from error
+
+    def _fail(
+        self, context: PodContext, action: StartContainer, code: str, message: str
+    ) -> NoReturn:
+        self._event(context, action, WARNING, "Failed", f"Error: {message}")
+        raise StartFailed(code, message)
+
+    def _event(
+        self,
+        context: PodContext,
+        action: StartContainer,
+        event_type: EventType,
+        reason: str,
+        message: str,
+    ) -> None:
+        reference = pod_reference(context.pod, field_path(action.kind, action.name))
+        self._tools.recorder.event(reference, event_type, reason, message)
+
+
+def _target_id(context: PodContext, action: StartContainer) -> str:
+    """The container whose processes an ephemeral container is to see, "" for none.
+
+    Raises:
+        ContainerConfigError: it does not run.
+    """
+    name = action.container.get("targetContainerName")
+    if not isinstance(name, str) or not name:
+        return ""
+    target = context.status.newest(name)
+    if target is None or not target.running:
+        raise ContainerConfigError(f'unable to find target container "{name}"')
+    return target.id

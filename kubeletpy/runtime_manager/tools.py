@@ -1,0 +1,35 @@
+"""What every acting part of the runtime manager works with, made once and handed around.
+
+Must never hold state of a pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.mutations import Mutations
+from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.slots import StartSlots
+from kubeletpy.runtime_manager.status_source import StatusSource
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools."""
+
+    runtime: RuntimeService
+    source: StatusSource
+    mutations: Mutations
+    slots: StartSlots
+    recorder: EventRecorder
+    clock: Clock
+    metrics: PodStartMetrics
+    settings: RuntimeSettings
+    seams: Seams
+    root_dir: str
+    """The kubelet's root directory."""
