@@ -76,12 +76,11 @@ def _managers(obj: JSON | None) -> list[_Manager]:
     return found
 
 
-def server_side_apply(
+def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order of the protocol
     definition_name: str | None,
     live: JSON | None,
     applied: JSON,
     manager: str,
-    *,
     force: bool,
     now: float,
     subresource: str = "",
