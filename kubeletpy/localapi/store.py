@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -88,6 +89,12 @@ def _encode(obj: JSON) -> str:
     return json.dumps(obj, separators=(",", ":"), ensure_ascii=False)
 
 
+def _make_private(path: str) -> None:
+    # The database holds secrets; its WAL gets the same mode.
+    if path != ":memory:":
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
 class Store:
     """All objects of the API.
 
@@ -120,9 +127,10 @@ class Store:
         self._revision: int = 0
         self._delivering = False
         try:
+            _make_private(path)
             self._db = sqlite3.connect(path, isolation_level=None)
             self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreError(
                 f"can't open the API's database {path}: {error}; "
                 "move the file away to start with an empty API"

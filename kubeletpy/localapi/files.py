@@ -1,0 +1,38 @@
+"""Private files in the state directory: written whole or not at all, readable by root only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Replace a file atomically, mode 0600. Raises OSError."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read_or_make(path: Path, size: int = 32) -> bytes:
+    """A file's random bytes, made on first use. Raises OSError."""
+    try:
+        found = path.read_bytes()
+    except FileNotFoundError:
+        found = b""
+    if len(found) >= size:
+        return found
+    made = secrets.token_bytes(size)
+    write_private(path, made)
+    return made

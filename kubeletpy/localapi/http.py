@@ -1,0 +1,310 @@
+"""From HTTP to the registry and back: who asks, what for, and the answer as JSON.
+
+Whatever goes wrong ends as a Status object; a broken request never ends as a traceback. Must never
+decide what the API does: that is the registry's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+from aiohttp import web
+
+from kubeletpy.api.types import JSON
+from kubeletpy.localapi import bodies, documents, errors, negotiation, paths
+from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.requests import (
+    Caller,
+    WriteOptions,
+    is_dry_run,
+    read_delete_options,
+)
+from kubeletpy.localapi.responses import error_response, header_text, json_response
+from kubeletpy.localapi.schema import parse_json
+from kubeletpy.localapi.watch import Subscription, WatchEvent
+from kubeletpy.localapi.writing import APPLY
+
+logger = logging.getLogger(__name__)
+
+_WRITE_SECONDS = 30.0
+_PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
+_TRUE = frozenset({"true", "1", "True", ""})
+_VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
+
+
+class Handler:
+    """Answers every request. ``registry`` does the work."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return error_response(request, error)
+        except web.HTTPRequestEntityTooLarge:
+            return error_response(request, errors.too_large(bodies.BODY_LIMIT))
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except UnicodeError:
+            return error_response(request, errors.bad_request("the text is not valid Unicode"))
+        except sqlite3.Error as error:
+            logger.error("The API's database refused a write", extra={"error": str(error)})
+            return error_response(request, errors.internal(f"the database refused: {error}"))
+        except Exception:  # the boundary of a request: a broken one never harms another
+            logger.exception("A request broke the API", extra={"path": request.path})
+            return error_response(request, errors.internal("the server broke on this request"))
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        parts = paths.split(request.rel_url.raw_path)
+        if parts and parts[0] in _PUBLIC:
+            return documents.public(request, parts)
+        caller = self._authenticate(request)
+        route = paths.parse(parts)
+        if route is None:
+            return documents.answer(request, parts)
+        if any(key.lower().startswith("impersonate-") for key in request.headers):
+            raise errors.forbidden("users", "", "impersonation is not supported by this server")
+        return await self._resource(request, caller, route)
+
+    def _authenticate(self, request: web.Request) -> Caller:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        found = None
+        if kind.lower() == "bearer" and token.strip():
+            found = self._registry.authenticate_token(token.strip())
+        if found is None:
+            raise errors.unauthorized()
+        return found[0]
+
+    async def _resource(
+        self, request: web.Request, caller: Caller, route: paths.Route
+    ) -> web.StreamResponse:
+        form = negotiation.negotiate(request.headers.get("Accept", ""))
+        query, method = request.query, request.method
+        if method == "GET":
+            watching = route.watch or ("watch" in query and query["watch"] in _TRUE)
+            if watching and not route.subresource:
+                return await self._watch(request, caller, route, form)
+            answer = self._read(request, caller, route)
+            return self._object(request, form, route, answer)
+        if method not in ("POST", "PUT", "PATCH", "DELETE"):
+            raise errors.method_not_allowed(route.info.plural, method.lower(), route.info.group)
+        body = await request.read()
+        if method == "DELETE":
+            answer = self._delete(request, caller, route, body)
+            return self._object(request, form, route, answer)
+        options = _write_options(request)
+        status, answer = self._write(request, caller, route, body, options)
+        return self._object(request, form, route, answer, status=status, warnings=options.warnings)
+
+    def _read(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
+        registry, query, key = self._registry, request.query, route.info.key
+        if route.name:
+            return registry.get(
+                caller, key, route.name, route.namespace, subresource=route.subresource
+            )
+        return registry.list(
+            caller,
+            key,
+            route.namespace,
+            label_selector=query.get("labelSelector", ""),
+            field_selector=query.get("fieldSelector", ""),
+            limit=_number(query.get("limit"), "limit"),
+            continue_=query.get("continue", ""),
+            resource_version=query.get("resourceVersion", ""),
+            resource_version_match=query.get("resourceVersionMatch", ""),
+        )
+
+    def _write(
+        self,
+        request: web.Request,
+        caller: Caller,
+        route: paths.Route,
+        body: bytes,
+        options: WriteOptions,
+    ) -> tuple[int, JSON]:
+        registry, key = self._registry, route.info.key
+        content_type = request.headers.get("Content-Type", "")
+        where = {"name": route.name, "subresource": route.subresource}
+        if request.method == "PATCH":
+            if not route.name:
+                raise errors.method_not_allowed(route.info.plural, "patch", route.info.group)
+            return 200, registry.patch(
+                caller,
+                key,
+                route.name,
+                _patch(body, content_type),
+                route.namespace,
+                patch_type=bodies.media_type(content_type),
+                subresource=route.subresource,
+                options=options,
+            )
+        obj: Any = bodies.read(body, content_type)
+        if obj is None:
+            raise errors.bad_request("the request has no body")
+        if request.method == "PUT":
+            if not route.name:
+                raise errors.method_not_allowed(route.info.plural, "update", route.info.group)
+            return 200, registry.update(caller, key, obj, route.namespace, options=options, **where)
+        if route.name and not route.subresource:
+            raise errors.method_not_allowed(route.info.plural, "create", route.info.group)
+        return 201, registry.create(caller, key, obj, route.namespace, options=options, **where)
+
+    def _delete(
+        self, request: web.Request, caller: Caller, route: paths.Route, body: bytes
+    ) -> JSON:
+        registry, query = self._registry, request.query
+        if route.subresource:
+            raise errors.method_not_allowed(route.info.plural, "delete", route.info.group)
+        given = bodies.read(body, request.headers.get("Content-Type", ""))
+        options = read_delete_options(given, dict(query))
+        if route.name:
+            return registry.delete(caller, route.info.key, route.name, route.namespace, options)
+        return registry.delete_collection(
+            caller,
+            route.info.key,
+            route.namespace,
+            label_selector=query.get("labelSelector", ""),
+            field_selector=query.get("fieldSelector", ""),
+            options=options,
+        )
+
+    def _object(
+        self,
+        request: web.Request,
+        form: negotiation.Form,
+        route: paths.Route,
+        answer: JSON,
+        *,
+        status: int = 200,
+        warnings: Iterable[str] = (),
+    ) -> web.Response:
+        shaped = negotiation.shape(
+            form,
+            route.info,
+            answer,
+            now=self._registry.clock.now(),
+            include_object=request.query.get("includeObject", ""),
+        )
+        response = json_response(request, shaped, status)
+        for warning in warnings:
+            response.headers.add("Warning", f'299 - "{header_text(warning)}"')
+        return response
+
+    async def _watch(
+        self,
+        request: web.Request,
+        caller: Caller,
+        route: paths.Route,
+        form: negotiation.Form,
+    ) -> web.StreamResponse:
+        query = request.query
+        initial = query.get("sendInitialEvents")
+        selector = query.get("fieldSelector", "")
+        if route.name:
+            named = f"metadata.name={route.name}"
+            selector = f"{selector},{named}" if selector else named
+        seconds = _number(query.get("timeoutSeconds"), "timeoutSeconds")
+        subscription = self._registry.watch(
+            caller,
+            route.info.key,
+            route.namespace,
+            label_selector=query.get("labelSelector", ""),
+            field_selector=selector,
+            resource_version=query.get("resourceVersion", ""),
+            resource_version_match=query.get("resourceVersionMatch", ""),
+            allow_bookmarks=query.get("allowWatchBookmarks", "false") in _TRUE,
+            send_initial_events=None if initial is None else initial in _TRUE,
+            timeout_seconds=float(seconds) if seconds else None,
+        )
+        try:
+            return await self._stream(request, form, subscription)
+        finally:
+            subscription.close()
+
+    async def _stream(
+        self, request: web.Request, form: negotiation.Form, subscription: Subscription
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
+        response.content_type = "application/json"
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        first = True
+        while (event := await subscription.next()) is not None:
+            lines: list[str] = []
+            for each in (event, *subscription.take()):
+                lines.append(self._line(request, form, subscription, each, first))
+                first = False
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    await response.write("".join(lines).encode())
+            except TimeoutError:
+                if request.transport is not None:
+                    request.transport.abort()
+                break
+        return response
+
+    def _line(
+        self,
+        request: web.Request,
+        form: negotiation.Form,
+        subscription: Subscription,
+        event: WatchEvent,
+        first: bool,
+    ) -> str:
+        if form.kind != "object" and event.type not in ("ERROR", "BOOKMARK"):
+            shaped = negotiation.shape(
+                form,
+                subscription.resource,
+                event.object,
+                now=self._registry.clock.now(),
+                include_object=request.query.get("includeObject", ""),
+                with_columns=first,
+            )
+            text = json.dumps(shaped, separators=(",", ":"))
+        else:
+            text = event.text or json.dumps(event.object, separators=(",", ":"))
+        return f'{{"type":"{event.type}","object":{text}}}\n'
+
+
+def _patch(body: bytes, content_type: str) -> Any:
+    media = bodies.media_type(content_type)
+    if media == APPLY:
+        return bodies.read_yaml(body)
+    if not media.endswith("+json"):
+        return None
+    return parse_json(body)
+
+
+def _number(text: str | None, name: str) -> int:
+    if not text:
+        return 0
+    if not text.isdecimal() or len(text) > 18:
+        raise errors.bad_request(f'{name}: Invalid value: "{text[:40]}"')
+    return int(text)
+
+
+def _write_options(request: web.Request) -> WriteOptions:
+    query = request.query
+    validation = query.get("fieldValidation", "")
+    if validation not in _VALIDATIONS:
+        raise errors.bad_request(
+            f'fieldValidation: Unsupported value: "{validation[:40]}": supported values: '
+            '"Ignore", "Strict", "Warn"'
+        )
+    agent = request.headers.get("User-Agent", "").partition("/")[0]
+    is_apply = bodies.media_type(request.headers.get("Content-Type", "")) == APPLY
+    return WriteOptions(
+        dry_run=is_dry_run(query.get("dryRun")),
+        field_manager=query.get("fieldManager", "") or ("" if is_apply else agent),
+        field_validation=validation or "Warn",
+        force=query.get("force", "false") in _TRUE,
+    )

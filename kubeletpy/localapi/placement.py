@@ -1,0 +1,209 @@
+"""Which node a pod fits on: a pure function with reasons.
+
+Must never bind: that is the scheduler's. Source: the default scheduler's filters (NodeResourcesFit,
+NodeAffinity, TaintToleration, NodeUnschedulable), as far as a single node needs them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.api import quantity
+from kubeletpy.api.types import JSON
+
+_TERMINAL = ("Succeeded", "Failed")
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """``node`` is where the pod fits, or empty; ``message`` says why it fits nowhere."""
+
+    node: str
+    message: str = ""
+
+
+def pick_node(pod: JSON, nodes: Sequence[JSON], pods: Iterable[JSON]) -> Placement:
+    """Choose the first node, by name, that the pod fits on. ``pods`` are all pods."""
+    if not nodes:
+        return Placement("", "no nodes available to schedule pods")
+    bound = [p for p in pods if (p.get("spec") or {}).get("nodeName")]
+    counted: Counter[str] = Counter()
+    for node in sorted(nodes, key=lambda n: str(n["metadata"]["name"])):
+        name = node["metadata"]["name"]
+        here = [p for p in bound if p["spec"]["nodeName"] == name]
+        reasons = misfits(pod, node, here)
+        if not reasons:
+            return Placement(name)
+        counted.update(reasons)
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
+    return Placement("", f"0/{len(nodes)} nodes are available: {listed}.")
+
+
+def misfits(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
+    """Why a pod does not fit on a node; empty if it does. ``bound`` are the node's pods."""
+    spec: JSON = pod.get("spec") or {}
+    node_spec: JSON = node.get("spec") or {}
+    tolerations = spec.get("tolerations") or []
+    if node_spec.get("unschedulable") and not tolerated(
+        {"key": _UNSCHEDULABLE, "effect": "NoSchedule"}, tolerations
+    ):
+        return ["node(s) were unschedulable"]
+    if not _ready(node):
+        return ["node(s) were not ready"]
+    for taint in node_spec.get("taints") or ():
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations):
+            return [
+                f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"
+            ]
+    if not _selected(spec, node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    return _too_big(pod, node, bound) + _port_conflicts(spec, bound)
+
+
+def _ready(node: JSON) -> bool:
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return bool(condition.get("status") == "True")
+    return False
+
+
+def tolerated(taint: JSON, tolerations: Iterable[JSON]) -> bool:
+    """Whether a taint is tolerated."""
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: JSON, taint: JSON) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    operator = toleration.get("operator") or "Equal"
+    if operator == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (
+        taint.get("value") or ""
+    )
+
+
+def _selected(spec: JSON, node: JSON) -> bool:
+    labels: JSON = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity: JSON = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    fields = {"metadata.name": node["metadata"]["name"]}
+    return any(
+        _term(term, labels, fields)
+        for term in required.get("nodeSelectorTerms") or ()
+        if term.get("matchExpressions") or term.get("matchFields")
+    )
+
+
+def _term(term: JSON, labels: JSON, fields: JSON) -> bool:
+    return all(_expression(e, labels) for e in term.get("matchExpressions") or ()) and all(
+        _expression(e, fields) for e in term.get("matchFields") or ()
+    )
+
+
+_OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
+    "In": lambda found, values: found in values,
+    "NotIn": lambda found, values: found not in values,
+    "Exists": lambda found, _: found is not None,
+    "DoesNotExist": lambda found, _: found is None,
+    "Gt": lambda found, values: _number(found) > _number(values[0]),
+    "Lt": lambda found, values: _number(found) < _number(values[0]),
+}
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(int(text or ""))
+    except ValueError:
+        return float("nan")
+
+
+def _expression(expression: JSON, found: JSON) -> bool:
+    check = _OPERATORS.get(expression.get("operator") or "")
+    values = expression.get("values") or [""]
+    return check is not None and check(found.get(expression.get("key") or ""), values)
+
+
+def requests_of(pod: JSON) -> dict[str, int]:
+    """What a pod asks for, in thousandths: the larger of its containers' sum and any init step.
+
+    Restartable init containers (sidecars) count as containers, and beside the init containers
+    after them. The pod's overhead is added; a pod-level request wins over the containers'.
+    """
+    spec: JSON = pod.get("spec") or {}
+    total: Counter[str] = Counter()
+    sidecars: Counter[str] = Counter()
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars.update(asked)
+            asked = {}
+        for name in sidecars.keys() | asked.keys():
+            peak[name] = max(peak.get(name, 0), sidecars[name] + asked.get(name, 0))
+    for container in spec.get("containers") or ():
+        total.update(_asked(container))
+    total.update(sidecars)
+    found = {n: max(total[n], peak.get(n, 0)) for n in total.keys() | peak.keys()}
+    found.update(_asked(spec))
+    for name, amount in _amounts(spec.get("overhead")).items():
+        found[name] = found.get(name, 0) + amount
+    return found
+
+
+def _asked(holder: JSON) -> dict[str, int]:
+    return _amounts((holder.get("resources") or {}).get("requests"))
+
+
+def _amounts(given: JSON | None) -> dict[str, int]:
+    return {name: quantity.milli_value(amount) for name, amount in (given or {}).items()}
+
+
+def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
+    status: JSON = node.get("status") or {}
+    room = _amounts(status.get("allocatable") or status.get("capacity"))
+    used: Counter[str] = Counter()
+    for other in bound:
+        if (other.get("status") or {}).get("phase") not in _TERMINAL:
+            used["pods"] += 1000
+            used.update(requests_of(other))
+    reasons = []
+    if used["pods"] + 1000 > room.get("pods", 0):
+        reasons.append("Too many pods")
+    for name, amount in sorted(requests_of(pod).items()):
+        if amount and used[name] + amount > room.get(name, 0):
+            reasons.append(f"Insufficient {name}")
+    return reasons
+
+
+def _host_ports(spec: JSON) -> set[tuple[str, str, int]]:
+    return {
+        (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])
+        for container in spec.get("containers") or ()
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    }
+
+
+def _port_conflicts(spec: JSON, bound: Iterable[JSON]) -> list[str]:
+    wanted = _host_ports(spec)
+    if not wanted:
+        return []
+    for other in bound:
+        if (other.get("status") or {}).get("phase") in _TERMINAL:
+            continue
+        for ip, protocol, port in _host_ports(other.get("spec") or {}):
+            for my_ip, my_protocol, my_port in wanted:
+                same_ip = ip == my_ip or "0.0.0.0" in (ip, my_ip)
+                if same_ip and (protocol, port) == (my_protocol, my_port):
+                    return ["node(s) didn't have free ports for the requested pod ports"]
+    return []

@@ -1,0 +1,73 @@
+"""The HTTP server of the embedded API: loopback only, TLS, and a stop that ends watches at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+
+from aiohttp import web
+
+from kubeletpy.localapi.bodies import BODY_LIMIT
+from kubeletpy.localapi.http import Handler
+from kubeletpy.localapi.registry import Registry
+
+_STOP_SECONDS = 1.0
+
+
+def check_loopback(host: str) -> None:
+    """Refuse an address that other machines could reach.
+
+    Raises:
+        ValueError: not a loopback address.
+    """
+    try:
+        inside = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        inside = host == "localhost"
+    if not inside:
+        raise ValueError(f"the embedded API serves loopback only, not {host!r}")
+
+
+class Server:
+    """Serves a registry.
+
+    Args:
+        registry: the API.
+        tls: of the certificate; None for plain HTTP (kubectl sends no token over that).
+    """
+
+    def __init__(self, registry: Registry, tls: ssl.SSLContext | None) -> None:
+        self._registry = registry
+        self._tls = tls
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port (a free one if 0 was asked for).
+
+        Raises:
+            ValueError: ``host`` is not loopback.
+            OSError: the port is taken.
+        """
+        check_loopback(host)
+        app = web.Application(client_max_size=BODY_LIMIT)
+        app.router.add_route("*", "/{path:.*}", Handler(self._registry))
+        # Cancelling the handler of a client that went away frees its watch at once.
+        runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS
+        )
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, ssl_context=self._tls, reuse_address=True)
+        try:
+            await site.start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        return int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """End all watches and connections."""
+        self._registry.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
