@@ -1,0 +1,1 @@
+"""The command line. Each command is a module with ``main(arguments) -> exit code``."""

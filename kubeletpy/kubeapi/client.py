@@ -61,7 +61,7 @@ class KubeClient:
         reconnect: gives fresh credentials after a 401.
         qps: requests a second (0: no limit); ``burst`` at once.
         timeout: seconds for one try of a request.
-        observe: told (verb, host, HTTP code or "<error>", seconds) of each try.
+        observe: told (HTTP code or None, HTTP method, host, seconds) of each try.
         """
         self._sessions = Sessions(connection, reconnect, observe)
         self._limiter = RateLimiter(qps, burst)
@@ -132,7 +132,7 @@ class KubeClient:
             "limit": str(limit) if limit else "",
             "continue": continue_,
         }
-        return await self._call("GET", resource_path(resource, namespace), query, verb="LIST")
+        return await self._call("GET", resource_path(resource, namespace), query)
 
     async def create(
         self,
@@ -213,7 +213,7 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds + WATCH_SLACK, sock_connect=self._timeout
         )
-        response = await self._send("WATCH", "GET", url, timeout=timeout)
+        response = await self._send("GET", url, timeout=timeout)
         try:
             yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": resource_version}})
             async for line in _lines(response.content):
@@ -232,15 +232,12 @@ class KubeClient:
         *,
         body: Any = None,
         content_type: str = "application/json",
-        verb: str = "",
     ) -> JSON:
         url = _with_query(path, query or {})
         data = None if body is None else _encode(body).encode()
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         headers = {"Content-Type": content_type} if data is not None else {}
-        response = await self._send(
-            verb or method, method, url, timeout=timeout, data=data, headers=headers
-        )
+        response = await self._send(method, url, timeout=timeout, data=data, headers=headers)
         try:
             answer = json.loads(await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
@@ -255,7 +252,6 @@ class KubeClient:
 
     async def _send(
         self,
-        verb: str,
         method: str,
         url: str,
         *,
@@ -268,7 +264,7 @@ class KubeClient:
         for attempt in range(RETRIES + 2):
             await self._limiter.wait()
             response = await self._sessions.request(
-                verb, method, url, timeout=timeout, data=data, headers=headers or {}
+                method, url, timeout=timeout, data=data, headers=headers or {}
             )
             if response.status < 300:
                 return response

@@ -22,8 +22,8 @@ from kubeletpy.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-Observe = Callable[[str, str, str, float], None]
-"""Told of each try: verb, host, HTTP code or ``<error>``, seconds."""
+Observe = Callable[[int | None, str, str, float], None]
+"""Told of each try: HTTP code (None: no answer), HTTP method, host, seconds."""
 
 USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
 _MAX_CONNECTIONS = 100
@@ -58,7 +58,6 @@ class Sessions:
 
     async def request(
         self,
-        verb: str,
         method: str,
         path: str,
         *,
@@ -80,7 +79,8 @@ class Sessions:
         if self.connection.authorization:
             headers = {**headers, "Authorization": self.connection.authorization}
         url = yarl.URL(self.connection.host + path, encoded=True)
-        started, code = time.perf_counter(), "<error>"
+        started = time.perf_counter()
+        code: int | None = None
         try:
             response = await session.request(
                 method,
@@ -91,15 +91,14 @@ class Sessions:
                 allow_redirects=False,
                 **extra,
             )
-            code = str(response.status)
+            code = response.status
             return response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             where = f"{method} {self.connection.host}{path.partition('?')[0]}"
             raise errors.Unavailable(f"{where}: {str(error) or type(error).__name__}") from error
         finally:
             if self._observe is not None:
-                host = url.host or ""
-                self._observe(verb, host, code, time.perf_counter() - started)
+                self._observe(code, method, url.host or "", time.perf_counter() - started)
 
     def _current(self) -> aiohttp.ClientSession:
         if self._closed:

@@ -1,0 +1,28 @@
+"""Facts about this machine that settings depend on. Reads files only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubeletpy.config.rules import parse_cpuset
+
+
+def cgroup_version(root: Path = Path("/sys/fs/cgroup")) -> int:
+    """2 where the unified hierarchy is mounted at the root, else 1 (also for hybrid set-ups)."""
+    return 2 if (root / "cgroup.controllers").exists() else 1
+
+
+def swap_on(swaps: Path = Path("/proc/swaps")) -> bool:
+    """Whether any swap is in use; the file's first line is its heading."""
+    try:
+        return len(swaps.read_text().splitlines()) > 1
+    except OSError:
+        return False
+
+
+def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozenset[int] | None:
+    """The CPUs that are online; None when the kernel does not tell."""
+    try:
+        return parse_cpuset(path.read_text().strip())
+    except OSError:
+        return None

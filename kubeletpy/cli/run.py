@@ -1,0 +1,131 @@
+"""``kubeletpy run``: the kubelet's flags to settings, settings to a running agent.
+
+What is wrong with flags, files or the machine is printed, all of it, without a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from kubeletpy import config
+from kubeletpy.cli import logs, machine
+from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+Agent = Callable[[config.LoadedConfig], Coroutine[Any, Any, None]]
+"""Runs until cancelled; raises ConfigError (or another of EXPECTED) when it cannot start."""
+
+
+def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
+    """Run the agent with a command line; gives the exit code.
+
+    Args:
+        arguments: the kubelet's flags.
+        agent: what to run; ``run_agent`` of :mod:`kubeletpy.agent` when None.
+    """
+    try:
+        flags = config.parse_flags(arguments)
+        if flags.node.help:
+            print(usage())
+            return 0
+        if flags.node.version:
+            print(f"kubeletpy {VERSION}")
+            return 0
+        loaded = config.load_files(flags)
+        _check(loaded)
+    except config.ConfigError as error:
+        return fail(error)
+    return run(loaded, agent or _default_agent())
+
+
+def run(loaded: config.LoadedConfig, agent: Agent) -> int:
+    """Run an agent until SIGINT or SIGTERM; gives the exit code."""
+    from kubeletpy.kubeapi.credentials import KubeconfigError
+
+    handler = logs.set_up(loaded.settings.logging)
+    try:
+        for warning in loaded.warnings:
+            logger.warning(warning)
+        asyncio.run(_until_signalled(agent(loaded)))
+    except (config.ConfigError, KubeconfigError) as error:
+        handler.close()
+        return fail(error)
+    except Exception:  # the last boundary: whatever ended the agent is logged whole
+        logger.critical("the agent ended", exc_info=True)
+        return 1
+    finally:
+        handler.close()
+    return 0
+
+
+def fail(error: Exception) -> int:
+    """Print what a user has to put right; gives the exit code."""
+    print(f"kubeletpy: {error}", file=sys.stderr)
+    return 1
+
+
+def usage() -> str:
+    """Every flag with what it is for."""
+    lines = ["usage: kubeletpy run [flags]", ""]
+    for flag in FLAGS.values():
+        name = f"--{flag.name}" + ("" if flag.kind == "bool" else " VALUE")
+        about = f"sets {flag.field}" if flag.field else ""
+        note = {"meaningless": "accepted, without meaning here"}.get(flag.note, flag.note)
+        text = f"{about} ({note})" if about and note else about or note
+        lines.append(f"  {name:<55} {text}".rstrip())
+    return "\n".join(lines)
+
+
+async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
+    """The first signal asks the agent to stop, the second ends the process as usual."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(running)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    signalled = False
+
+    def stop() -> None:
+        nonlocal signalled
+        signalled = True
+        for each in signals:
+            loop.remove_signal_handler(each)
+        task.cancel()
+
+    for each in signals:
+        loop.add_signal_handler(each, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not signalled:
+            raise
+
+
+def _check(loaded: config.LoadedConfig) -> None:
+    """Raises ConfigError for what cannot work on this machine."""
+    problems = config.check_host(
+        loaded.settings,
+        cgroup_version=machine.cgroup_version(),
+        swap_on=machine.swap_on(),
+        online_cpus=machine.online_cpus(),
+    )
+    path = loaded.node.kubeconfig
+    if path and not Path(path).is_file():
+        allowed = "no such file"
+        if loaded.node.bootstrap_kubeconfig:
+            allowed += "; making it with --bootstrap-kubeconfig is not supported"
+        problems.append(config.Problem("--kubeconfig", path, allowed))
+    if problems:
+        raise config.ConfigError(problems)
+
+
+def _default_agent() -> Agent:
+    agent: Agent = importlib.import_module("kubeletpy.agent").run_agent
+    return agent

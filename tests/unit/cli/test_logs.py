@@ -1,0 +1,111 @@
+"""Log lines: text and JSON, verbosity, hostile values, a stuck reader."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kubeletpy.cli import logs
+from kubeletpy.config import default_settings
+from kubeletpy.config.settings import Logging, VModule
+
+DEFAULT = default_settings().logging
+
+
+@pytest.fixture(autouse=True)
+def _keep_logging() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("kubeletpy")
+    before = (root.handlers[:], root.level, ours.level)
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
+def logged(settings: Logging = DEFAULT) -> list[str]:
+    """What four records make of themselves."""
+    stream = io.StringIO()
+    handler = logs.set_up(settings, stream)
+    ours = logging.getLogger("kubeletpy.syncloop.loop")
+    ours.info("pod %s", "started", extra={"pod": "ns/name", "seconds": 1.5, "why": 'a "b"\nc'})
+    ours.debug("detail")
+    logging.getLogger("asyncio").info("library")
+    logging.getLogger("asyncio").warning("bad\nthing")
+    handler.close()
+    return stream.getvalue().splitlines()
+
+
+def test_text() -> None:
+    first, second = logged()
+    assert first[24:] == (
+        ' INFO syncloop.loop: pod started pod=ns/name seconds=1.5 why="a \\"b\\"\\nc"'
+    )
+    assert first[:2] == "20"
+    assert first[23] == "Z"
+    assert second.endswith(" WARNING asyncio: bad\\nthing")
+
+
+def test_json() -> None:
+    first, second = logged(replace(DEFAULT, format="json"))
+    entry = json.loads(first)
+    assert (entry["level"], entry["logger"], entry["msg"]) == (
+        "info",
+        "syncloop.loop",
+        "pod started",
+    )
+    assert (entry["pod"], entry["seconds"], entry["why"]) == ("ns/name", 1.5, 'a "b"\nc')
+    assert json.loads(second)["msg"] == "bad\nthing"
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "vmodule", "lines"),
+    [
+        (0, (), 2),
+        (3, (), 2),
+        (4, (), 3),
+        (8, (), 4),
+        (0, (VModule("test_l*", 4),), 3),
+        (0, (VModule("other", 4),), 2),
+        (0, (VModule("test_logs", 3),), 2),
+    ],
+)
+def test_verbosity(verbosity: int, vmodule: tuple[VModule, ...], lines: int) -> None:
+    assert len(logged(replace(DEFAULT, verbosity=verbosity, vmodule=vmodule))) == lines
+
+
+class StuckStream(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.free.wait()
+        return super().write(text)
+
+
+def test_a_stuck_reader_does_not_stop_us() -> None:
+    stream = StuckStream()
+    handler = logs.set_up(DEFAULT, stream)
+    for index in range(logs.QUEUE_SIZE + 50):
+        logging.getLogger("kubeletpy").info("line %s", index)
+    assert 49 <= handler.dropped <= 50
+    stream.free.set()
+    handler.close()
+    assert stream.getvalue().startswith("20")
+
+
+def test_exceptions_are_whole() -> None:
+    stream = io.StringIO()
+    handler = logs.set_up(DEFAULT, stream)
+    try:
+        raise ValueError("why")
+    except ValueError:
+        logging.getLogger("kubeletpy").exception("failed", extra={"key": object})
+    handler.close()
+    assert "ValueError: why" in stream.getvalue()

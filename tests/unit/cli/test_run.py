@@ -1,0 +1,154 @@
+"""``kubeletpy run`` with an agent of the test's own: errors, signals, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeletpy import config
+from kubeletpy.cli import machine, run
+from kubeletpy.kubeapi.credentials import KubeconfigError
+
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+@pytest.fixture(autouse=True)
+def _keep_logging() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("kubeletpy")
+    before = (root.handlers[:], root.level, ours.level)
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(machine, "cgroup_version", lambda: 2)
+    monkeypatch.setattr(machine, "swap_on", lambda: False)
+    (tmp_path / "config.yaml").write_text(HEAD + "maxPods: 7\n")
+    (tmp_path / "kubeconfig").write_text("")
+    return [f"--config={tmp_path}/config.yaml", f"--kubeconfig={tmp_path}/kubeconfig"]
+
+
+async def never(_loaded: config.LoadedConfig) -> None:
+    raise AssertionError("must not start")
+
+
+def test_the_agent_gets_settings_and_flags(files: list[str]) -> None:
+    seen = []
+
+    async def agent(loaded: config.LoadedConfig) -> None:
+        seen.append(loaded)
+
+    assert run.main([*files, "--hostname-override=node"], agent) == 0
+    (loaded,) = seen
+    assert (loaded.settings.max_pods, loaded.node.hostname_override) == (7, "node")
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_agent(files: list[str], which: signal.Signals) -> None:
+    cleaned = []
+
+    async def agent(_loaded: config.LoadedConfig) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), which)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    assert run.main(files, agent) == 0
+    assert cleaned == [True]
+
+
+def test_warnings_are_logged(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    async def agent(_loaded: config.LoadedConfig) -> None:
+        pass
+
+    assert run.main([*files, "--max-pods=5"], agent) == 0
+    assert "WARNING cli.run: flag --max-pods is deprecated" in capsys.readouterr().err
+
+
+def test_every_problem_is_printed_without_a_traceback(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main([*files, "--port=0", "--max-pods=-1"], never) == 1
+    err = capsys.readouterr().err
+    assert err == (
+        "kubeletpy: 2 problems in the configuration:\n"
+        "  --port: port is 0: must be from 1 to 65535\n"
+        "  --max-pods: maxPods is -1: must be at least 0\n"
+    )
+
+
+def test_a_missing_kubeconfig_names_its_flag(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main([files[0], "--kubeconfig=/no/such"], never) == 1
+    assert "--kubeconfig is /no/such: no such file\n" in capsys.readouterr().err
+
+
+def test_the_machine_must_fit(
+    files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "cgroup_version", lambda: 1)
+    assert run.main(files, never) == 1
+    assert "failCgroupV1 is true: this machine uses cgroup v1" in capsys.readouterr().err
+
+
+def test_what_a_user_can_put_right_has_no_traceback(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def agent(_loaded: config.LoadedConfig) -> None:
+        raise KubeconfigError("kubeconfig /x: no current-context")
+
+    assert run.main(files, agent) == 1
+    assert capsys.readouterr().err == "kubeletpy: kubeconfig /x: no current-context\n"
+
+
+def test_a_crash_is_logged_whole(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    async def agent(_loaded: config.LoadedConfig) -> None:
+        raise RuntimeError("boom")
+
+    assert run.main(files, agent) == 1
+    err = capsys.readouterr().err
+    assert "CRITICAL cli.run: the agent ended" in err
+    assert "RuntimeError: boom" in err
+
+
+def test_a_cancelled_agent_is_no_clean_stop(files: list[str]) -> None:
+    async def agent(_loaded: config.LoadedConfig) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run.main(files, agent)
+
+
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["-h"], never) == 0
+    out = capsys.readouterr().out
+    assert "--max-pods VALUE" in out
+    assert "sets maxPods (deprecated)" in out
+
+
+def test_machine_facts(tmp_path: Path) -> None:
+    assert machine.cgroup_version(tmp_path) == 1
+    (tmp_path / "cgroup.controllers").write_text("cpu\n")
+    assert machine.cgroup_version(tmp_path) == 2
+    swaps = tmp_path / "swaps"
+    assert not machine.swap_on(swaps)
+    swaps.write_text("Filename Type\n")
+    assert not machine.swap_on(swaps)
+    swaps.write_text("Filename Type\n/dev/sda2 partition\n")
+    assert machine.swap_on(swaps)
+    online = tmp_path / "online"
+    assert machine.online_cpus(online) is None
+    online.write_text("0-2,5\n")
+    assert machine.online_cpus(online) == {0, 1, 2, 5}
