@@ -62,7 +62,10 @@ tests() {
 run_section() {
     case "$1" in
     lint) ruff check . && ruff format --check . ;;
-    types) mypy && mypy --strict tools/env tests/integration ;;
+    types)
+        mypy && mypy --strict tools/env tests/integration/conftest.py \
+            tests/integration/environment tests/integration/deploy
+        ;;
     imports) lint-imports ;;
     generated) python tools/gen_cri.py --check && echo "generated code is current" ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;

@@ -23,6 +23,7 @@ from tools.env.runtime_choice import choose
 from tools.env.waiting import NotReadyError
 
 STEPS = 5
+LINKS = Path("/usr/local/bin")
 _PROGRAMS = {"containerd": "containerd", "runc": "runc", "iptables": "iptables", "ip": "iproute2"}
 _FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"))
 
@@ -106,7 +107,7 @@ def provide_kubectl(home: Path, record: Record) -> str:
     found = shutil.which("kubectl")
     if found is not None:
         return found
-    link = Path("/usr/local/bin/kubectl")
+    link = LINKS / "kubectl"
     target = home / "bin" / "kubectl"
     try:
         program = kubectl("new").program
