@@ -1,0 +1,102 @@
+"""The desired pods of the node: by uid and by full name, static pods joined with their mirrors.
+
+A plain data structure, fed by the sync loop only. Must never decide what happens to a pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.pods.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A pod object of a source, translated to the pod that runs and its mirror."""
+
+    pod: Pod | None
+    """The pod that runs; None when a mirror has no static pod here."""
+    mirror: Pod | None
+    was_mirror: bool
+    """Whether the object asked about was the mirror."""
+
+
+class PodManager:
+    """Every pod of every source. A static pod and its mirror share a full name."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._mirrors: dict[str, Pod] = {}
+        self._pod_by_name: dict[str, Pod] = {}
+        self._mirror_by_name: dict[str, Pod] = {}
+
+    def put(self, pod: Pod) -> None:
+        """Add a pod, or replace the object of a known one."""
+        if pod.is_mirror:
+            self._mirrors[pod.uid] = pod
+            self._mirror_by_name[pod.full_name] = pod
+        else:
+            self._pods[pod.uid] = pod
+            self._pod_by_name[pod.full_name] = pod
+
+    def remove(self, pod: Pod) -> None:
+        """Forget a pod; its name stays with a newer pod that has it."""
+        self._mirrors.pop(pod.uid, None)
+        self._pods.pop(pod.uid, None)
+        for by_name in (self._mirror_by_name, self._pod_by_name):
+            holder = by_name.get(pod.full_name)
+            if holder is not None and holder.uid == pod.uid:
+                del by_name[pod.full_name]
+
+    def pods(self) -> list[Pod]:
+        """All pods that are to run here; no mirrors."""
+        return list(self._pods.values())
+
+    def uids(self) -> frozenset[str]:
+        """Their uids."""
+        return frozenset(self._pods)
+
+    def mirrors(self) -> list[Pod]:
+        """All mirror pods."""
+        return list(self._mirrors.values())
+
+    def get(self, uid: str) -> Pod | None:
+        """The pod (no mirror) of a uid."""
+        return self._pods.get(uid)
+
+    def by_full_name(self, full_name: str) -> Pod | None:
+        """The pod (no mirror) of a full name."""
+        return self._pod_by_name.get(full_name)
+
+    def by_name(self, namespace: str, name: str) -> Pod | None:
+        """The pod (no mirror) of a namespace and name."""
+        return self._pod_by_name.get(f"{name}_{namespace}")
+
+    def mirror_of(self, pod: Pod) -> Pod | None:
+        """The mirror of a static pod."""
+        return self._mirror_by_name.get(pod.full_name)
+
+    def static_of(self, mirror: Pod) -> Pod | None:
+        """The static pod of a mirror."""
+        return self._pod_by_name.get(mirror.full_name)
+
+    def resolve(self, pod: Pod) -> Resolved:
+        """Whichever of the two an object is: the pod that runs, and its mirror."""
+        if pod.is_mirror:
+            return Resolved(self.static_of(pod), pod, True)
+        return Resolved(pod, self.mirror_of(pod), False)
+
+    def current(self, uid: str) -> tuple[Pod, Pod | None] | None:
+        """The newest object of a pod and its mirror."""
+        pod = self._pods.get(uid)
+        return None if pod is None else (pod, self.mirror_of(pod))
+
+    def translate_uid(self, uid: str) -> str:
+        """The uid under which a pod runs: of a mirror that of its static pod."""
+        mirror = self._mirrors.get(uid)
+        static = None if mirror is None else self.static_of(mirror)
+        return uid if static is None else static.uid
+
+    def orphan_mirrors(self) -> list[Pod]:
+        """Mirrors without a static pod."""
+        return [m for m in self._mirror_by_name.values() if m.full_name not in self._pod_by_name]

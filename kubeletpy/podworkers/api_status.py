@@ -1,0 +1,82 @@
+"""Makes the API status of a pod out of what the rooms know, and has it kept and written.
+
+Gathers inputs only; what the status says is decided by :mod:`kubeletpy.status.generate`.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+from kubeletpy.events.recorder import NORMAL, pod_reference
+from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sandbox_changed import decide_sandbox
+from kubeletpy.podworkers.protocol import StatusOverride
+from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.status.generate import (
+    DEADLINE_MESSAGE,
+    DEADLINE_REASON,
+    TERMINAL,
+    StatusInputs,
+    generate_api_pod_status,
+)
+from kubeletpy.status.generate import deadline as pod_deadline
+
+
+class StatusWriter:
+    """Generates and stores the API status of pods."""
+
+    def __init__(self, services: SyncServices) -> None:
+        self._services = services
+
+    def store(
+        self,
+        pod: Pod,
+        mirror: Pod | None,
+        status: PodRuntimeStatus,
+        *,
+        terminated: bool = False,
+        override: StatusOverride | None = None,
+    ) -> bool:
+        """Generate and store; whether the phase is terminal.
+
+        A terminal phase is held back from the API only while a container runs.
+        """
+        services = self._services
+        kept = services.statuses.get_status(pod.uid)
+        old = kept if kept is not None else (mirror or pod).status
+        new = generate_api_pod_status(
+            StatusInputs(
+                pod=pod,
+                runtime=status,
+                runtime_name=services.runtime.runtime_name,
+                old=old,
+                now=services.clock.now(),
+                sandbox_usable=not decide_sandbox(pod, status).create,
+                host_ips=services.host_ips(),
+                start_errors=services.reasons.get(pod.uid),
+                probes=services.probes.results(pod),
+                terminated=terminated,
+                agent_started_at=services.agent_started_at,
+            )
+        )
+        if override is not None:
+            new = override(new)
+        self._notice(pod, old, new)
+        may_run = not terminated and bool(status.running_containers)
+        services.statuses.set_status(pod, new, containers_may_run=may_run)
+        return new.get("phase") in TERMINAL
+
+    def deadline(self, pod: Pod) -> float | None:
+        """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""
+        kept = self._services.statuses.get_status(pod.uid) or pod.status
+        return pod_deadline(pod, kept.get("startTime"))
+
+    def _notice(self, pod: Pod, old: api.PodStatus, new: api.PodStatus) -> None:
+        services = self._services
+        if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:
+            services.recorder.event(pod_reference(pod), NORMAL, DEADLINE_REASON, DEADLINE_MESSAGE)
+        if new.get("phase") == "Running" and old.get("phase") in (None, "", "Pending"):
+            seen = pod.annotations.get(CONFIG_SEEN)
+            if seen:
+                services.metrics.pod_running(services.clock.now() - parse_time(seen))

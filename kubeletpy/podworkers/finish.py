@@ -1,0 +1,29 @@
+"""The verb *finish*: release what an ended pod held, and settle its status.
+
+May be repeated until it succeeds; then the pod may be deleted from the API. Source: docs/reference,
+sync loop: terminated steps.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.api_status import StatusWriter
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.volumes.protocol import VolumeError
+
+
+async def finish(
+    services: SyncServices, writer: StatusWriter, pod: Pod, status: PodRuntimeStatus
+) -> SyncOutcome:
+    """Store the last status, take the volumes down, and let the status manager finish the pod."""
+    writer.store(pod, None, status, terminated=True)
+    try:
+        await services.volumes.tear_down(pod.uid)
+    except VolumeError as error:
+        return SyncOutcome(error=f"volumes not released: {error}")
+    services.probes.remove_pod(pod.uid)
+    services.reasons.forget(pod.uid)
+    services.statuses.finish(pod)
+    return SyncOutcome()

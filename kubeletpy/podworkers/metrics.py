@@ -1,0 +1,34 @@
+"""What the pod workers count. Must never import a metrics library: the registry is outside."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class WorkerMetrics(Protocol):
+    """Seconds are of the event loop's clock."""
+
+    def step_done(self, operation: str, seconds: float) -> None:
+        """kubelet_pod_worker_duration_seconds{operation_type}: message to end of its step."""
+        ...
+
+    def worker_started(self, seconds: float) -> None:
+        """kubelet_pod_worker_start_duration_seconds: pod first seen to its first step."""
+        ...
+
+    def pod_running(self, seconds: float) -> None:
+        """kubelet_pod_start_duration_seconds: pod first seen to Running."""
+        ...
+
+
+class NoWorkerMetrics:
+    """Counts nothing."""
+
+    def step_done(self, operation: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def worker_started(self, seconds: float) -> None:
+        """Do nothing."""
+
+    def pod_running(self, seconds: float) -> None:
+        """Do nothing."""

@@ -1,0 +1,84 @@
+"""Fetches the pull secrets that a pod names, one by one (all that the Node authorizer allows).
+
+A secret that is missing or unreadable costs an event, never the pod. Must never log or keep what a
+secret holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.images.pull_secrets import MalformedPullSecret, decode_pull_secret
+from kubeletpy.kubeapi.errors import ApiError, Forbidden
+from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.protocol import PullSecret
+
+log = logging.getLogger(__name__)
+
+FORBIDDEN_RETRIES = (0.03, 0.1, 0.3)
+"""Seconds: the authorizer's graph may learn of a new pod some milliseconds after we do."""
+MAX_SECRETS = 100
+"""Names of one pod that are fetched; the rest counts as missing."""
+
+
+async def fetch_pull_secrets(
+    api: KubeApi | None, pod: Pod, recorder: EventRecorder
+) -> Sequence[PullSecret]:
+    """The pull secrets of a pod that can be had; the others are named in one event."""
+    names = _names(pod)
+    if not names:
+        return ()
+    found: list[PullSecret] = []
+    missing: list[str] = []
+    for index, name in enumerate(names):
+        secret = None
+        if api is not None and index < MAX_SECRETS:
+            secret = await _fetch(api, pod, name)
+        if secret is None:
+            missing.append(name)
+        else:
+            found.append(secret)
+    if missing:
+        recorder.event(
+            pod_reference(pod),
+            WARNING,
+            "FailedToRetrieveImagePullSecret",
+            f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
+            "attempting to pull the image may not succeed.",
+        )
+    return tuple(found)
+
+
+def _names(pod: Pod) -> list[str]:
+    references = pod.spec.get("imagePullSecrets") or ()
+    names = [ref.get("name") for ref in references if isinstance(ref, dict)]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+async def _fetch(api: KubeApi, pod: Pod, name: str) -> PullSecret | None:
+    for delay in (*FORBIDDEN_RETRIES, None):
+        try:
+            secret = await api.get(SECRETS, name, pod.namespace)
+            return PullSecret(
+                namespace=pod.namespace,
+                name=name,
+                uid=str((secret.get("metadata") or {}).get("uid") or ""),
+                docker_config=decode_pull_secret(secret),
+            )
+        except Forbidden as error:
+            if delay is None:
+                log.info("pull secret refused", extra=_about(pod, name, error))
+                return None
+            await asyncio.sleep(delay)
+        except (ApiError, MalformedPullSecret) as error:
+            log.info("pull secret not usable", extra=_about(pod, name, error))
+            return None
+    return None
+
+
+def _about(pod: Pod, name: str, error: Exception) -> dict[str, str]:
+    return {"pod": pod.key, "secret": name, "error": str(error)}

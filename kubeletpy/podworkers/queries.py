@@ -1,0 +1,61 @@
+"""What the rest of the agent asks about workers (docs/reference, pod worker: queries).
+
+Reads the records and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubeletpy.podworkers.records import WorkerRecord
+from kubeletpy.podworkers.state_machine import WorkerMachine
+
+
+class WorkerQueries:
+    """What the rest of the agent asks (docs/reference, pod worker: queries)."""
+
+    def __init__(self, machine: WorkerMachine) -> None:
+        self._machine = machine
+        self._records: Mapping[str, WorkerRecord] = machine.records
+
+    def could_have_running_containers(self, uid: str) -> bool:
+        """Whether containers of the pod may run now or start."""
+        record = self._records.get(uid)
+        return not self._machine.synced if record is None else record.terminated_at is None
+
+    def should_be_finished(self, uid: str) -> bool:
+        """Whether the worker has done all it has to do."""
+        record = self._records.get(uid)
+        return self._machine.synced if record is None else record.finished
+
+    def is_termination_requested(self, uid: str) -> bool:
+        """Whether the pod is to end, or has ended."""
+        record = self._records.get(uid)
+        return record is not None and record.termination_requested
+
+    def is_known_terminated(self, uid: str) -> bool:
+        """Whether a worker knows that everything of the pod has stopped."""
+        record = self._records.get(uid)
+        return record is not None and record.terminated_at is not None
+
+    def should_containers_be_terminating(self, uid: str) -> bool:
+        """Whether the worker has begun to stop containers."""
+        record = self._records.get(uid)
+        return self._machine.synced if record is None else record.started_terminating
+
+    def should_runtime_be_removed(self, uid: str) -> bool:
+        """Whether sandbox and volumes may be taken down."""
+        record = self._records.get(uid)
+        return self._machine.synced if record is None else record.terminated_at is not None
+
+    def should_content_be_removed(self, uid: str) -> bool:
+        """Whether dead containers and logs may go: the pod is deleted or evicted and has ended."""
+        record = self._records.get(uid)
+        if record is None:
+            return self._machine.synced
+        return record.evicted or (record.deleted and record.terminated_at is not None)
+
+    def is_static_terminating(self, full_name: str) -> bool:
+        """Whether a static pod of that full name is ending: its mirror is then still needed."""
+        record = self._records.get(self._machine.names.started(full_name) or "")
+        return record is not None and record.termination_requested and record.terminated_at is None

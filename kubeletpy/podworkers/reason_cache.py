@@ -1,0 +1,47 @@
+"""Why containers could not be started: what kubectl shows as the reason they wait.
+
+Bounded; a start that worked removes the reason. Must never decide anything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from kubeletpy.runtime_manager.results import PodSyncResult, StartError, SyncAction
+
+_STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)
+
+
+class ReasonCache:
+    """(pod uid, container name) -> the last start error; the pods used longest ago go first."""
+
+    def __init__(self, max_pods: int = 1000) -> None:
+        self._max_pods = max_pods
+        self._pods: OrderedDict[str, dict[str, StartError]] = OrderedDict()
+
+    def update(self, uid: str, result: PodSyncResult) -> None:
+        """Take over what a runtime sync reports: errors replace, successes remove."""
+        errors = dict(self._pods.get(uid, {}))
+        for step in result.results:
+            if step.action in _STARTS:
+                if step.error is None:
+                    errors.pop(step.target, None)
+                else:
+                    errors[step.target] = step.error
+        errors.update(result.start_errors)
+        if not errors:
+            self._pods.pop(uid, None)
+            return
+        self._pods[uid] = errors
+        self._pods.move_to_end(uid)
+        while len(self._pods) > self._max_pods:
+            self._pods.popitem(last=False)
+
+    def get(self, uid: str) -> Mapping[str, StartError]:
+        """Container name -> start error of one pod."""
+        return self._pods.get(uid, {})
+
+    def forget(self, uid: str) -> None:
+        """Drop all reasons of a pod."""
+        self._pods.pop(uid, None)

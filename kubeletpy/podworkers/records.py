@@ -1,0 +1,187 @@
+"""The data of the pod workers' state machine: records, events that come in, effects that go out.
+
+Plain immutable data; the rules are in :mod:`kubeletpy.podworkers.state_machine`. Must never hold a
+task, a future or a clock: a log of events replays to the same records and effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType
+
+
+class Stage(StrEnum):
+    """Where a pod's worker is; values are the ``lifecycle`` label of kubelet_working_pods."""
+
+    SYNC = "sync"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the next step works from."""
+
+    type: UpdateType
+    pod: Pod | None
+    mirror: Pod | None = None
+    runtime_pod: PodRuntimeStatus | None = None
+    """Set only while there is no ``pod``."""
+    received_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """All that is known of one pod's worker. Times are Unix seconds, None for not yet."""
+
+    uid: str
+    full_name: str
+    pending: Work | None = None
+    """The one slot for messages: the newest wins."""
+    active: Work | None = None
+    """What the last step worked from."""
+    running: Stage | None = None
+    """The step in flight."""
+    first_seen_at: float = 0.0
+    started_at: float | None = None
+    terminating_at: float | None = None
+    terminated_at: float | None = None
+    started_terminating: bool = False
+    """A terminating step has begun: no container is started any more."""
+    grace: int | None = None
+    """Seconds; only ever shrinks."""
+    status_override: StatusOverride | None = None
+    deleted: bool = False
+    evicted: bool = False
+    finished: bool = False
+    restart_requested: bool = False
+    """The pod was asked for again while it ended (a uid used twice)."""
+    observed_runtime: bool = False
+
+    @property
+    def stage(self) -> Stage:
+        """Where the worker is, by what has happened so far."""
+        if self.finished:
+            return Stage.FINISHED
+        if self.terminated_at is not None:
+            return Stage.TERMINATED
+        return Stage.SYNC if self.terminating_at is None else Stage.TERMINATING
+
+    @property
+    def termination_requested(self) -> bool:
+        """Whether the pod is to end or has ended."""
+        return self.terminating_at is not None
+
+    @property
+    def pod(self) -> Pod | None:
+        """The newest pod object of the worker; None for a pod that only the runtime knows."""
+        for work in (self.pending, self.active):
+            if work is not None and work.pod is not None:
+                return work.pod
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """What housekeeping counts of a worker."""
+
+    stage: Stage
+    orphan: bool
+    has_config: bool
+    static: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateArrived:
+    """A message was left. ``runtime_quiet``: the cache says that nothing of the pod runs."""
+
+    update: PodUpdate
+    now: float
+    runtime_quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A step is over. ``outcome`` is None when it was cut short.
+
+    ``jitter`` in [0, 0.5] stretches the wait until the next step.
+    """
+
+    uid: str
+    outcome: SyncOutcome | None
+    now: float
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time to look at a pod again has come."""
+
+    uid: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredPods:
+    """The orphan pass: these are the uids of all pods in the configuration."""
+
+    uids: frozenset[str]
+    now: float
+
+
+Event = UpdateArrived | StepEnded | TimerFired | DesiredPods
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Carry out one step; StepEnded must follow."""
+
+    uid: str
+    stage: Stage
+    work: Work
+    grace: int = 1
+    status_override: StatusOverride | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Cut short what the step in flight waits for: the pod is to end."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAfter:
+    """Send TimerFired after ``delay`` seconds, unless a step runs earlier."""
+
+    uid: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """Nothing of the pod runs any more."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The worker has done all it has to do; its record stays."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The record is gone."""
+
+    uid: str
+
+
+Effect = RunStep | Interrupt | WakeAfter | Terminated | Finished | Forgotten

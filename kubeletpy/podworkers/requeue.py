@@ -1,0 +1,50 @@
+"""How a worker's waits and grace periods are computed.
+
+Pure. Sources: docs/reference, pod worker: grace period, requeue after a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import SyncOutcome
+
+MIN_GRACE = 1
+"""Seconds: every pod gets at least that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueSettings:
+    """Seconds between steps; each but the end of a backoff is stretched by a jitter of 1..1.5."""
+
+    sync_frequency: float = 60.0
+    error_backoff: float = 10.0
+    network_backoff: float = 1.0
+
+
+def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
+    """Seconds a pod gets to end: the least that anybody asked for, at least MIN_GRACE.
+
+    The spec counts only when nobody asked for anything.
+    """
+    asked = [g for g in (current, pod.deletion_grace_period, override) if g is not None]
+    return max(min(asked, default=pod.termination_grace_period), MIN_GRACE)
+
+
+def requeue_delay(
+    outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
+) -> float:
+    """Seconds until the next step if nothing happens before."""
+    stretch = 1.0 + jitter
+    if outcome is None:
+        return min(settings.error_backoff, settings.sync_frequency) * stretch
+    if outcome.network_not_ready:
+        return settings.network_backoff * stretch
+    resync = settings.sync_frequency * stretch
+    if outcome.retry_at is not None:
+        # exactly then: a restart after a backoff has waited long enough already
+        return min(max(outcome.retry_at - now, 0.0), resync)
+    if outcome.error:
+        return min(settings.error_backoff, settings.sync_frequency) * stretch
+    return resync

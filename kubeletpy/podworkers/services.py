@@ -1,0 +1,70 @@
+"""What the verbs of a pod's life work with, in one place. Must never decide anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
+from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.status.protocol import StatusManager
+from kubeletpy.volumes.protocol import VolumeManager
+
+T = TypeVar("T")
+
+
+class MirrorKeeper(Protocol):
+    """Keeps the API's pictures of static pods."""
+
+    def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
+        """Have the mirror made, replaced or left. Never blocks: static pods start without API."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SyncServices:
+    """The rooms that a pod's steps go through."""
+
+    runtime: RuntimeManager
+    statuses: StatusManager
+    volumes: VolumeManager
+    probes: ProbeManager
+    cache: PodStatusCache
+    recorder: EventRecorder
+    clock: Clock
+    pods_dir: Path
+    """{root}/pods"""
+    reasons: ReasonCache = field(default_factory=ReasonCache)
+    kube_api: KubeApi | None = None
+    """None: standalone."""
+    mirrors: MirrorKeeper | None = None
+    network_error: Callable[[], str] = lambda: ""
+    """Why pods can not have a network now; empty when they can."""
+    host_ips: Callable[[], Sequence[str]] = tuple
+    agent_started_at: float = 0.0
+    """Unix seconds."""
+    metrics: WorkerMetrics = field(default_factory=NoWorkerMetrics)
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Let work that changes the runtime come to its own end although the step is cut short.
+
+    Raises CancelledError afterwards if it was. A second cancellation (the agent stops) cancels
+    the work itself.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

@@ -1,0 +1,304 @@
+"""The rules by which pod workers live: events in, effects out (docs/reference, pod worker).
+
+Deterministic: no clock, no I/O, no task; randomness comes in with the events. Replaying a log of
+events on a new machine gives the same records and the same effects. It must never lose or undo a
+termination, run two steps of one pod at once, or start a step after the pod has finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    Finished,
+    Forgotten,
+    Interrupt,
+    RunStep,
+    Stage,
+    StepEnded,
+    Terminated,
+    TimerFired,
+    UpdateArrived,
+    WakeAfter,
+    Work,
+    WorkerRecord,
+    WorkerView,
+)
+from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
+from kubeletpy.podworkers.static_names import StaticNames
+
+_NO_OPTIONS = KillOptions()
+
+
+class WorkerMachine:
+    """The records of all workers, and what follows from each event."""
+
+    def __init__(self, settings: RequeueSettings | None = None) -> None:
+        self.settings = settings or RequeueSettings()
+        self.records: dict[str, WorkerRecord] = {}
+        self.names = StaticNames()
+        self.synced = False
+        """Whether an orphan pass has been made: unknown pods are then known not to run."""
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event, change the records, and say what is to be done, in order."""
+        match event:
+            case UpdateArrived():
+                return self._update(event)
+            case StepEnded():
+                return self._step_ended(event)
+            case TimerFired():
+                return self._timer(event)
+            case DesiredPods():
+                return self._orphan_pass(event)
+
+    def views(self, desired: frozenset[str]) -> dict[str, WorkerView]:
+        """Every worker known, for the counts of housekeeping."""
+        result = {}
+        for uid, record in self.records.items():
+            pod = record.pod
+            result[uid] = WorkerView(
+                stage=record.stage,
+                orphan=uid not in desired,
+                has_config=pod is not None,
+                static=pod is not None and pod.is_static,
+            )
+        return result
+
+    # -- a message ---------------------------------------------------------------------------
+
+    def _update(self, event: UpdateArrived) -> list[Effect]:
+        update, now = event.update, event.now
+        named = update.pod or update.runtime_pod
+        if named is None or (update.pod is None and update.type is not UpdateType.KILL):
+            return []
+        record = self.records.get(named.uid)
+        if record is None:
+            record = _first_sight(named.uid, f"{named.name}_{named.namespace}", event)
+        elif record.termination_requested and update.type is UpdateType.CREATE:
+            self.records[record.uid] = replace(record, restart_requested=True)
+            return []
+        runtime_only = update.pod is None
+        if runtime_only:
+            record = replace(record, observed_runtime=True)
+        self.records[record.uid] = record
+        if record.finished or (runtime_only and record.terminated_at is not None):
+            return []
+        pod = update.pod or record.pod
+        before = record
+        record = _request_termination(record, update, pod, now)
+        if record.stage is Stage.TERMINATING:
+            record = _merge_kill(record, update.kill or _NO_OPTIONS, pod)
+        record = replace(record, pending=_pending(before, update, pod))
+        self.records[record.uid] = record
+        if pod is not None and pod.is_static and record.started_at is None:
+            self.names.wait(record.full_name, record.uid)
+        if record.running is not None:
+            begun = record.stage is not before.stage
+            return [Interrupt(record.uid)] if begun and record.running is Stage.SYNC else []
+        return self._run_next(record.uid, now)
+
+    # -- the next step -----------------------------------------------------------------------
+
+    def _run_next(self, uid: str, now: float) -> list[Effect]:
+        record = self.records[uid]
+        work = record.pending
+        if record.running is not None or work is None:
+            return []
+        if record.started_at is None and work.pod is not None and work.pod.is_static:
+            if record.termination_requested:
+                return self._never_start(record, now)
+            if not self._may_start_static(record):
+                return []
+        stage = record.stage
+        active = work
+        if record.active is not None and work.mirror is None and work.pod is not None:
+            active = replace(work, mirror=record.active.mirror)
+        self.records[uid] = replace(
+            record,
+            pending=None,
+            active=active,
+            running=stage,
+            started_at=now if record.started_at is None and work.pod else record.started_at,
+            started_terminating=record.started_terminating or stage is not Stage.SYNC,
+        )
+        return [RunStep(uid, stage, work, record.grace or MIN_GRACE, record.status_override)]
+
+    def _never_start(self, record: WorkerRecord, now: float) -> list[Effect]:
+        self.records[record.uid] = replace(
+            record, pending=None, finished=True, terminated_at=now, started_terminating=True
+        )
+        effects: list[Effect] = [Terminated(record.uid), Finished(record.uid)]
+        return effects + self._release_name(record, now)
+
+    def _may_start_static(self, record: WorkerRecord) -> bool:
+        return self.names.may_start(
+            record.full_name,
+            record.uid,
+            alive=lambda uid: uid in self.records and not self.records[uid].termination_requested,
+        )
+
+    def _release_name(self, record: WorkerRecord, now: float) -> list[Effect]:
+        """The pod gives its full name free: the next static pod that waits for it may start."""
+        effects: list[Effect] = []
+        for uid in self.names.release(record.full_name, record.uid):
+            if uid in self.records:
+                effects += self._run_next(uid, now)
+        return effects
+
+    # -- the end of a step -------------------------------------------------------------------
+
+    def _step_ended(self, event: StepEnded) -> list[Effect]:
+        record = self.records.get(event.uid)
+        if record is None or record.running is None:
+            return []
+        stage, record = record.running, replace(record, running=None)
+        self.records[record.uid] = record
+        outcome = event.outcome
+        if outcome is None or outcome.error:
+            return self._again(record, outcome, event)
+        if stage is Stage.TERMINATED:
+            self.records[record.uid] = replace(record, pending=None, finished=True)
+            effects: list[Effect] = [Finished(record.uid)]
+            return effects + self._release_name(record, event.now)
+        if stage is Stage.TERMINATING:
+            return self._terminated(record, event.now)
+        if outcome.terminal:
+            return self._terminal(record, event.now)
+        return self._again(record, outcome, event)
+
+    def _again(
+        self, record: WorkerRecord, outcome: SyncOutcome | None, event: StepEnded
+    ) -> list[Effect]:
+        if record.pending is not None:
+            return self._run_next(record.uid, event.now)
+        delay = requeue_delay(outcome, event.now, event.jitter, self.settings)
+        return [WakeAfter(record.uid, delay)]
+
+    def _terminal(self, record: WorkerRecord, now: float) -> list[Effect]:
+        """The pod has run to its end by itself."""
+        if not record.termination_requested and record.pod is not None:
+            record = replace(
+                record,
+                terminating_at=now,
+                started_terminating=True,
+                grace=effective_grace(None, record.pod, None),
+            )
+        return self._requeue_last(record, now)
+
+    def _terminated(self, record: WorkerRecord, now: float) -> list[Effect]:
+        effects: list[Effect] = [Terminated(record.uid)]
+        if record.active is None or record.active.pod is None:
+            return effects + self._forget(record, now)
+        record = replace(record, terminated_at=now, status_override=None)
+        return effects + self._requeue_last(record, now)
+
+    def _requeue_last(self, record: WorkerRecord, now: float) -> list[Effect]:
+        if record.pending is None:
+            record = replace(record, pending=record.active)
+        self.records[record.uid] = record
+        return self._run_next(record.uid, now)
+
+    # -- time and housekeeping ---------------------------------------------------------------
+
+    def _timer(self, event: TimerFired) -> list[Effect]:
+        record = self.records.get(event.uid)
+        if record is None or record.finished or record.running is not None:
+            return []
+        if record.stage is Stage.SYNC and record.active is not None and record.pending is None:
+            pending = replace(record.active, type=UpdateType.SYNC, received_at=0.0)
+            record = replace(record, pending=pending)
+        return self._requeue_last(record, event.now)
+
+    def _orphan_pass(self, event: DesiredPods) -> list[Effect]:
+        self.synced = True
+        effects: list[Effect] = []
+        for uid in list(self.records):
+            record = self.records.get(uid)
+            if record is None:
+                continue
+            orphan = uid not in event.uids
+            if orphan or (record.restart_requested and record.finished):
+                effects += self._orphan(record, event.now)
+        return effects
+
+    def _orphan(self, record: WorkerRecord, now: float) -> list[Effect]:
+        if record.finished:
+            return self._forget(record, now)
+        if record.started_at is None and not record.observed_runtime:
+            effects: list[Effect] = [Terminated(record.uid)]
+            return effects + self._forget(record, now)
+        record = replace(record, deleted=True)
+        self.records[record.uid] = record
+        if record.termination_requested:
+            return self._requeue_last(record, now) if record.running is None else []
+        pod = record.active.pod if record.active else None
+        grace = MIN_GRACE if pod is None else effective_grace(None, pod, None)
+        record = replace(record, terminating_at=now, grace=grace)
+        interrupt: list[Effect] = [Interrupt(record.uid)] if record.running is Stage.SYNC else []
+        return interrupt + self._requeue_last(record, now)
+
+    def _forget(self, record: WorkerRecord, now: float) -> list[Effect]:
+        del self.records[record.uid]
+        effects: list[Effect] = [Forgotten(record.uid)]
+        return effects + self._release_name(record, now)
+
+
+def _first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
+    record = WorkerRecord(uid=uid, full_name=full_name, first_seen_at=event.now)
+    pod = event.update.pod
+    if pod is not None and pod.is_terminal_in_api and event.runtime_quiet:
+        # it ended under an earlier run of the agent: only the finishing is left
+        return replace(
+            record,
+            terminating_at=event.now,
+            terminated_at=event.now,
+            started_terminating=True,
+        )
+    return record
+
+
+def _request_termination(
+    record: WorkerRecord, update: PodUpdate, pod: Pod | None, now: float
+) -> WorkerRecord:
+    if record.termination_requested:
+        return record
+    if update.pod is None or (pod is not None and pod.being_deleted):
+        return replace(record, terminating_at=now, deleted=True)
+    if pod is not None and pod.is_terminal_in_api:
+        return replace(record, terminating_at=now)
+    if update.type is UpdateType.KILL:
+        evicted = update.kill is not None and update.kill.evict
+        return replace(record, terminating_at=now, evicted=evicted)
+    return record
+
+
+def _merge_kill(record: WorkerRecord, options: KillOptions, pod: Pod | None) -> WorkerRecord:
+    if pod is None:
+        asked = MIN_GRACE if options.grace_override is None else options.grace_override
+        grace = max(min(asked, record.grace or asked), MIN_GRACE)
+    else:
+        grace = effective_grace(record.grace, pod, options.grace_override)
+    override = options.status_override or record.status_override
+    return replace(record, grace=grace, status_override=override)
+
+
+def _pending(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
+    earliest = update.received_at
+    if record.pending is not None and record.pending.received_at:
+        earliest = min(earliest, record.pending.received_at) or record.pending.received_at
+    mirror = update.mirror
+    if mirror is None and update.pod is None and record.pending is not None:
+        mirror = record.pending.mirror
+    return Work(
+        type=update.type,
+        pod=pod,
+        mirror=mirror,
+        runtime_pod=update.runtime_pod if pod is None else None,
+        received_at=earliest,
+    )

@@ -1,0 +1,150 @@
+"""The newest runtime status of each pod, fed by the PLEG and by the workers' own calls.
+
+Of two statuses the one observed later wins, whoever brings it. Must never ask the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+
+
+def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
+    """What a worker has to react to: two statuses of equal essence ask for the same."""
+    return (
+        tuple((s.id, s.ready, s.ips) for s in status.sandboxes),
+        tuple((c.id, c.state, c.exit_code) for c in status.containers),
+        status.ips,
+    )
+
+
+Subscriber = Callable[[str], None]
+"""Told the uid of a pod whose status has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """What is known of one pod."""
+
+    status: PodRuntimeStatus
+    error: str = ""
+    """Why the runtime could not be asked the last time; empty when it could."""
+    fresh: bool = True
+    """False when something was done to the pod since."""
+    own: bool = False
+    """The status comes from the pod's worker, which therefore knows it."""
+
+
+class PodStatusCache:
+    """uid -> runtime status.
+
+    ``populated``: a relist has been made, so that absence means that nothing runs.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, CacheEntry] = {}
+        self._running: set[str] = set()
+        self._doubtful: set[str] = set()
+        """Pods without entry for which something was tried in the runtime."""
+        self._subscribers: list[Subscriber] = []
+        self.populated = False
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def get(self, uid: str) -> CacheEntry | None:
+        """The entry of a pod."""
+        return self._entries.get(uid)
+
+    def status(self, uid: str) -> PodRuntimeStatus | None:
+        """The newest status of a pod, fresh or not."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.status
+
+    def usable(self, uid: str) -> PodRuntimeStatus | None:
+        """The status if it can be decided from; None when the runtime must be asked."""
+        entry = self._entries.get(uid)
+        if entry is None or not entry.fresh or entry.error:
+            return None
+        return entry.status
+
+    def known_absent(self, uid: str) -> bool:
+        """Whether it is known that the runtime has nothing of the pod."""
+        return self.populated and uid not in self._entries and uid not in self._doubtful
+
+    def confirm_absent(self, uid: str) -> None:
+        """The runtime was asked and has nothing of the pod, or nobody cares any more."""
+        self._doubtful.discard(uid)
+
+    def running(self) -> frozenset[str]:
+        """The uids of pods with a running container or a ready sandbox."""
+        return frozenset(self._running)
+
+    def quiet(self, uid: str) -> bool:
+        """Whether it is known that no container and no sandbox of the pod runs."""
+        entry = self._entries.get(uid)
+        if entry is None:
+            return self.known_absent(uid)
+        return uid not in self._running and not entry.error
+
+    def set(self, status: PodRuntimeStatus, *, own: bool = False) -> bool:
+        """Keep a status; whether it says something new (by its essence).
+
+        An older one than that kept is dropped. IPs of a pod that has ended are kept
+        (docs/reference: terminating keeps earlier IPs).
+        """
+        old = self._entries.get(status.uid)
+        if old is not None:
+            if status.observed_at < old.status.observed_at and not old.error:
+                return False
+            if not status.ips and old.status.ips and not status.has_ready_sandbox:
+                status = replace(status, ips=old.status.ips)
+        same = old is not None and essence(old.status) == essence(status)
+        # what the worker wrote itself stays known to it while the runtime only repeats it
+        self._doubtful.discard(status.uid)
+        known = own or (same and old is not None and old.own)
+        self._entries[status.uid] = CacheEntry(status, own=known)
+        if same and old is not None and not old.error:
+            return False
+        if status.running_containers or status.has_ready_sandbox:
+            self._running.add(status.uid)
+        else:
+            self._running.discard(status.uid)
+        self._tell(status.uid)
+        return True
+
+    def set_error(self, status: PodRuntimeStatus, error: str) -> None:
+        """Note that the runtime could not tell the status of a pod; ``status`` names the pod."""
+        old = self._entries.get(status.uid)
+        kept = status if old is None else old.status
+        self._entries[status.uid] = CacheEntry(kept, error=error)
+        if old is None or old.error != error:
+            self._tell(status.uid)
+
+    def invalidate(self, uid: str) -> None:
+        """Something was done to the pod whose result is not known: whoever decides must ask."""
+        if (entry := self._entries.get(uid)) is not None:
+            self._entries[uid] = replace(entry, fresh=False)
+        else:
+            self._doubtful.add(uid)
+
+    def remove(self, uid: str) -> bool:
+        """The runtime has nothing of the pod any more; whether it had."""
+        self._running.discard(uid)
+        if self._entries.pop(uid, None) is None:
+            return False
+        self._tell(uid)
+        return True
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have a function told of every change; it must not block."""
+        self._subscribers.append(subscriber)
+
+    def _tell(self, uid: str) -> None:
+        for subscriber in self._subscribers:
+            subscriber(uid)

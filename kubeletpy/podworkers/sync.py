@@ -1,0 +1,223 @@
+"""The verb *sync*: bring the runtime to what a pod asks for, and its status to the API.
+
+The steps are listed in SYNC_STEPS in the order they run; each may end the sync with an outcome.
+Source of the order: docs/reference, sync loop: SyncPod. Nothing here decides what is to be done in
+the runtime: that is the runtime manager's plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.api_status import StatusWriter
+from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
+from kubeletpy.podworkers.pull_secrets import fetch_pull_secrets
+from kubeletpy.podworkers.services import SyncServices, uninterrupted
+from kubeletpy.runtime_manager.protocol import Mount, PullSecret, SyncPodRequest
+from kubeletpy.runtime_manager.results import PodSyncResult
+from kubeletpy.volumes.protocol import VolumeError
+
+log = logging.getLogger(__name__)
+
+EARLY_STATUS_AFTER = 0.25
+"""Seconds after the sandbox is there until its IPs are shown although containers still start: most
+pods are Running by then, and are spared a write."""
+
+
+@dataclass(slots=True)
+class SyncContext:
+    """What the steps of one sync hand on."""
+
+    services: SyncServices
+    writer: StatusWriter
+    update_type: UpdateType
+    pod: Pod
+    mirror: Pod | None
+    status: PodRuntimeStatus
+    is_terminating: Callable[[], bool]
+    mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
+    pull_secrets: Sequence[PullSecret] = ()
+
+    def warn(self, reason: str, message: str) -> None:
+        """A Warning event on the pod."""
+        self.services.recorder.event(pod_reference(self.pod), WARNING, reason, message)
+
+
+SyncStep = Callable[[SyncContext], Awaitable[SyncOutcome | None]]
+
+
+async def store_status(ctx: SyncContext) -> SyncOutcome | None:
+    """Write what is known; a pod that has run to its end needs nothing more."""
+    if ctx.writer.store(ctx.pod, ctx.mirror, ctx.status):
+        return SyncOutcome(terminal=True)
+    return None
+
+
+async def network_gate(ctx: SyncContext) -> SyncOutcome | None:
+    """No sandbox without network, except on the host's."""
+    error = ctx.services.network_error()
+    if not error or ctx.pod.host_network:
+        return None
+    message = f"network is not ready: {error}"
+    ctx.warn("NetworkNotReady", message)
+    return SyncOutcome(error=message, network_not_ready=True)
+
+
+async def mirror_pod(ctx: SyncContext) -> SyncOutcome | None:
+    """A static pod's picture in the API; what goes wrong there never stops the pod."""
+    if ctx.pod.is_static and ctx.services.mirrors is not None:
+        ctx.services.mirrors.reconcile(ctx.pod, ctx.mirror)
+    return None
+
+
+async def directories(ctx: SyncContext) -> SyncOutcome | None:
+    """{root}/pods/{uid} with what kubelet-aware tools expect in it."""
+    if _has_directories(ctx.services.pods_dir, ctx.pod.uid):
+        return None
+    try:
+        await asyncio.to_thread(_make_directories, ctx.services.pods_dir, ctx.pod.uid)
+    except OSError as error:
+        message = f"error making pod data directories: {error}"
+        ctx.warn("Failed", message)
+        return SyncOutcome(error=message)
+    return None
+
+
+async def volumes(ctx: SyncContext) -> SyncOutcome | None:
+    """Everything mounted before any container is made."""
+    try:
+        ctx.mounts = await ctx.services.volumes.set_up(ctx.pod)
+    except VolumeError as error:
+        message = f"Unable to attach or mount volumes: {error}"
+        ctx.warn("FailedMount", message)
+        return SyncOutcome(error=message)
+    return None
+
+
+async def pull_secrets(ctx: SyncContext) -> SyncOutcome | None:
+    """Credentials, when a container may have to be started."""
+    if not _all_run(ctx.pod, ctx.status):
+        ctx.pull_secrets = await fetch_pull_secrets(
+            ctx.services.kube_api, ctx.pod, ctx.services.recorder
+        )
+    return None
+
+
+async def probes(ctx: SyncContext) -> SyncOutcome | None:
+    """Probe what runs."""
+    ctx.services.probes.add_pod(ctx.pod)
+    return None
+
+
+async def runtime(ctx: SyncContext) -> SyncOutcome | None:
+    """The runtime sync, its reasons, and the status that follows, at once."""
+    services, pod = ctx.services, ctx.pod
+    early = _EarlyStatus(ctx)
+    request = SyncPodRequest(
+        pod=pod,
+        status=ctx.status,
+        probes=services.probes.results(pod),
+        pull_secrets=ctx.pull_secrets,
+        volume_mounts=ctx.mounts,
+        on_sandbox_ready=early.sandbox_ready,
+        is_terminating=ctx.is_terminating,
+    )
+    terminal = False
+
+    async def sync_and_store() -> PodSyncResult:
+        nonlocal terminal
+        try:
+            result = await services.runtime.sync_pod(request)
+        finally:
+            early.cancel()
+        terminal = _take_over(ctx, result)
+        return result
+
+    result = await uninterrupted(sync_and_store())
+    return SyncOutcome(
+        terminal=terminal,
+        error="" if terminal else result.error_message(),
+        retry_at=_earliest(result.retry_at, ctx.writer.deadline(pod)),
+        decisions=result.decisions,
+    )
+
+
+SYNC_STEPS: tuple[SyncStep, ...] = (
+    store_status,
+    network_gate,
+    mirror_pod,
+    directories,
+    volumes,
+    pull_secrets,
+    probes,
+    runtime,
+)
+
+
+async def run_sync(ctx: SyncContext) -> SyncOutcome:
+    """Run the steps until one ends the sync."""
+    for step in SYNC_STEPS:
+        outcome = await step(ctx)
+        if outcome is not None:
+            return outcome
+    return SyncOutcome()
+
+
+def _take_over(ctx: SyncContext, result: PodSyncResult) -> bool:
+    """Keep what the runtime sync found out; whether the pod has run to its end."""
+    services, uid = ctx.services, ctx.pod.uid
+    services.reasons.update(uid, result)
+    if result.status is not None:
+        services.cache.set(result.status, own=True)
+    elif result.failed:
+        services.cache.invalidate(uid)
+    if ctx.is_terminating() or not (result.acted or result.failed or result.start_errors):
+        return False
+    status = services.cache.usable(uid) or result.status or ctx.status
+    return ctx.writer.store(ctx.pod, ctx.mirror, status)
+
+
+class _EarlyStatus:
+    """Shows the pod's IPs early when its containers take long to start."""
+
+    def __init__(self, ctx: SyncContext) -> None:
+        self._ctx = ctx
+        self._timer: asyncio.TimerHandle | None = None
+
+    def sandbox_ready(self, status: PodRuntimeStatus) -> None:
+        self._ctx.services.cache.set(status, own=True)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(EARLY_STATUS_AFTER, self._store, status)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _store(self, status: PodRuntimeStatus) -> None:
+        if not self._ctx.is_terminating():
+            self._ctx.writer.store(self._ctx.pod, self._ctx.mirror, status)
+
+
+def _has_directories(pods_dir: Path, uid: str) -> bool:
+    return (pods_dir / uid / "plugins").is_dir()
+
+
+def _make_directories(pods_dir: Path, uid: str) -> None:
+    for path in (pods_dir, pods_dir / uid, pods_dir / uid / "volumes", pods_dir / uid / "plugins"):
+        path.mkdir(mode=0o750, exist_ok=True)
+
+
+def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:
+    running = {container.name for container in status.running_containers}
+    return all(container["name"] in running for container in pod.containers)
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)

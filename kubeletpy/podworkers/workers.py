@@ -1,0 +1,341 @@
+"""The pod workers in motion: carries out what the state machine says, one step per pod at a time.
+
+A task exists only while a step runs. It must never decide what is next: that is
+:mod:`kubeletpy.podworkers.state_machine`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.history import DecisionHistory
+from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
+from kubeletpy.podworkers.protocol import (
+    KillOptions,
+    PodSyncer,
+    PodUpdate,
+    SyncOutcome,
+    UpdateType,
+)
+from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    Finished,
+    Forgotten,
+    Interrupt,
+    RunStep,
+    Stage,
+    StepEnded,
+    Terminated,
+    TimerFired,
+    UpdateArrived,
+    WakeAfter,
+    WorkerRecord,
+    WorkerView,
+)
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.results import Decision
+
+log = logging.getLogger(__name__)
+
+MIN_KILL_WAIT = 10
+"""Seconds that kill_pod waits at least (docs/reference: blocking kill)."""
+
+CLOSE_WAIT = 2.0
+"""Seconds that close() waits for steps to give up."""
+
+CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
+"""The newest object of a pod and its mirror, by uid; None when it is not in the configuration."""
+
+
+class AsyncPodWorkers(WorkerQueries):
+    """Implements :class:`~kubeletpy.podworkers.protocol.PodWorkers` on asyncio."""
+
+    def __init__(
+        self,
+        syncer: PodSyncer,
+        cache: PodStatusCache,
+        runtime: RuntimeManager,
+        recorder: EventRecorder,
+        clock: Clock,
+        *,
+        settings: RequeueSettings | None = None,
+        rng: random.Random | None = None,
+        current_pod: CurrentPod = lambda uid: None,
+        history: DecisionHistory | None = None,
+        metrics: WorkerMetrics | None = None,
+        on_finished: Callable[[str], None] = lambda uid: None,
+        event_log: Callable[[Event], None] | None = None,
+    ) -> None:
+        """``on_finished`` is told the uid when a worker is done with a pod or forgets it.
+
+        ``event_log`` is given every event of the state machine, for replays.
+        """
+        self.machine = WorkerMachine(settings)
+        super().__init__(self.machine)
+        self._syncer = syncer
+        self._cache = cache
+        self._runtime = runtime
+        self._recorder = recorder
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._current_pod = current_pod
+        self.history = history or DecisionHistory()
+        self._metrics = metrics or NoWorkerMetrics()
+        self._on_finished = on_finished
+        self._event_log = event_log
+        self._tasks: dict[str, asyncio.Task[SyncOutcome]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._changed: set[str] = set()
+        """Pods whose runtime status changed while a step ran."""
+        self._closed = False
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def update_pod(self, update: PodUpdate) -> None:
+        """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
+        named = update.pod or update.runtime_pod
+        quiet = named is not None and self._cache.quiet(named.uid)
+        self._handle(UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
+
+    def runtime_changed(self, uid: str) -> None:
+        """The cache has a new status of a pod that its worker has not made itself: look at it.
+
+        What a step in flight finds out itself is not looked at twice.
+        """
+        record = self.machine.records.get(uid)
+        if record is None or record.finished:
+            return
+        if record.running is not None:
+            self._changed.add(uid)
+        else:
+            self._wake(uid)
+
+    async def kill_pod(self, pod: Pod, options: KillOptions) -> None:
+        """Kill and wait until the pod has terminated.
+
+        Raises TimeoutError after max(10 s, 1.5 x grace); the kill goes on.
+        """
+        grace = options.grace_override
+        grace = pod.termination_grace_period if grace is None else grace
+        self.update_pod(PodUpdate(UpdateType.KILL, pod=pod, kill=options))
+        record = self.machine.records.get(pod.uid)
+        if record is None or record.terminated_at is not None:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(pod.uid, []).append(waiter)
+        try:
+            async with asyncio.timeout(max(grace + grace // 2, MIN_KILL_WAIT)):
+                await waiter
+        except TimeoutError:
+            self._recorder.event(
+                pod_reference(pod),
+                WARNING,
+                "ExceededGracePeriod",
+                "Container runtime did not kill the pod within specified grace period.",
+            )
+            raise
+        finally:
+            waiters = self._waiters.get(pod.uid, [])
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                self._waiters.pop(pod.uid, None)
+
+    def sync_known_pods(self, desired: Iterable[Pod]) -> Mapping[str, str]:
+        """The orphan pass: terminate what is no longer desired; uid -> worker state."""
+        views = self.orphan_pass(frozenset(pod.uid for pod in desired))
+        return {uid: view.stage.value for uid, view in views.items()}
+
+    def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerView]:
+        """The same by uid, with all that housekeeping counts."""
+        self._handle(DesiredPods(desired, self._clock.now()))
+        return self.machine.views(desired)
+
+    @property
+    def busy(self) -> int:
+        """How many steps are running."""
+        return len(self._tasks)
+
+    def record(self, uid: str) -> WorkerRecord | None:
+        """What is known of one pod's worker, for explain."""
+        return self.machine.records.get(uid)
+
+    async def close(self) -> None:
+        """Stop at once and leave the pods running; steps in flight are given up."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        tasks = list(self._tasks.values())
+        for _ in range(2):
+            # the first is what an interruption is too; the second reaches calls to the runtime
+            for task in tasks:
+                task.cancel()
+            await asyncio.sleep(0)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_WAIT)
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        if self._closed:
+            return
+        if self._event_log is not None:
+            self._event_log(event)
+        for effect in self.machine.handle(event):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case RunStep():
+                self._start(effect)
+            case Interrupt(uid):
+                if (task := self._tasks.get(uid)) is not None:
+                    task.cancel()
+            case WakeAfter(uid, delay):
+                self._cancel_timer(uid)
+                loop = asyncio.get_running_loop()
+                self._timers[uid] = loop.call_later(delay, self._due, uid)
+            case Terminated(uid):
+                for waiter in self._waiters.pop(uid, ()):
+                    if not waiter.done():
+                        waiter.set_result(None)
+            case Finished(uid) | Forgotten(uid):
+                self._cancel_timer(uid)
+                self._changed.discard(uid)
+                self._cache.confirm_absent(uid)
+                self._on_finished(uid)
+
+    def _cancel_timer(self, uid: str) -> None:
+        if (timer := self._timers.pop(uid, None)) is not None:
+            timer.cancel()
+
+    def _due(self, uid: str) -> None:
+        self._timers.pop(uid, None)
+        self._wake(uid)
+
+    def _wake(self, uid: str) -> None:
+        """Run a step with the newest object of the configuration, or else with the last one."""
+        current = self._current_pod(uid)
+        if current is None or self.is_termination_requested(uid):
+            self._handle(TimerFired(uid, self._clock.now()))
+            return
+        pod, mirror = current
+        now = asyncio.get_running_loop().time()
+        self.update_pod(PodUpdate(UpdateType.SYNC, pod=pod, mirror=mirror, received_at=now))
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def _start(self, step: RunStep) -> None:
+        self._cancel_timer(step.uid)
+        self._changed.discard(step.uid)
+        loop = asyncio.get_running_loop()
+        if step.work.type is UpdateType.CREATE and step.work.received_at:
+            self._metrics.worker_started(loop.time() - step.work.received_at)
+        task = loop.create_task(self._step(step), name=f"pod-worker {step.uid}")
+        self._tasks[step.uid] = task
+        task.add_done_callback(lambda done: self._done(step, done))
+
+    def _done(self, step: RunStep, task: asyncio.Task[SyncOutcome]) -> None:
+        del self._tasks[step.uid]
+        if self._closed:
+            return
+        now = self._clock.now()
+        outcome: SyncOutcome | None = None
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            self._cache.invalidate(step.uid)
+        if not task.cancelled():
+            if error is None:
+                outcome = task.result()
+            else:
+                # a task boundary: a fault in one pod's step must not end the agent or the pod
+                outcome = SyncOutcome(error=f"{type(error).__name__}: {error}")
+                log.error("step of pod failed", extra={"uid": step.uid}, exc_info=error)
+        if outcome is not None:
+            self._note(step, outcome, now)
+        jitter = self._rng.uniform(0.0, 0.5)
+        self._handle(StepEnded(step.uid, outcome, now, jitter))
+        self._look_again(step.uid)
+
+    def _note(self, step: RunStep, outcome: SyncOutcome, now: float) -> None:
+        decisions = list(outcome.decisions)
+        if outcome.error:
+            decisions.append(Decision(f"{step.stage} failed", outcome.error))
+            log.debug("step failed", extra={"uid": step.uid, "error": outcome.error})
+        elif outcome.terminal:
+            decisions.append(Decision("terminate the pod", "all its containers have ended"))
+        self.history.add(step.uid, decisions, now)
+        if step.work.received_at:
+            finished = step.stage is Stage.TERMINATED and not outcome.error
+            operation = "terminated" if finished else step.work.type.value
+            now_loop = asyncio.get_running_loop().time()
+            self._metrics.step_done(operation, now_loop - step.work.received_at)
+
+    def _look_again(self, uid: str) -> None:
+        """A change seen during the step: new to the worker unless its own status came later."""
+        if uid not in self._changed or uid in self._tasks:
+            return
+        self._changed.discard(uid)
+        entry = self._cache.get(uid)
+        record = self.machine.records.get(uid)
+        if record is None or record.finished or (entry is not None and entry.own):
+            return
+        self._wake(uid)
+
+    async def _step(self, step: RunStep) -> SyncOutcome:
+        work, uid = step.work, step.uid
+        if work.pod is None:
+            assert work.runtime_pod is not None
+            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
+        pod = work.pod
+        try:
+            status = await self._status(pod)
+        except CRIError as error:
+            message = f"error determining status: {error}"
+            self._recorder.event(pod_reference(pod), WARNING, "FailedSync", message)
+            return SyncOutcome(error=message)
+        match step.stage:
+            case Stage.SYNC:
+                return await self._syncer.sync_pod(
+                    work.type,
+                    pod,
+                    work.mirror,
+                    status,
+                    lambda: self._closed or self.is_termination_requested(uid),
+                )
+            case Stage.TERMINATING:
+                return await self._syncer.sync_terminating_pod(
+                    pod, status, step.grace, step.status_override
+                )
+            case _:
+                return await self._syncer.sync_terminated_pod(pod, status)
+
+    async def _status(self, pod: Pod) -> PodRuntimeStatus:
+        """The pod as the runtime has it: from the cache if that is certain, else asked."""
+        usable = self._cache.usable(pod.uid)
+        if usable is not None:
+            return usable
+        if self._cache.known_absent(pod.uid):
+            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
+        status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
+        if status.empty and self._cache.get(pod.uid) is None:
+            self._cache.confirm_absent(pod.uid)
+            return status
+        self._cache.set(status, own=True)
+        return self._cache.usable(pod.uid) or status

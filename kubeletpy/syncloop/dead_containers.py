@@ -1,0 +1,82 @@
+"""Removes dead containers soon after a newer one of their name has died.
+
+Keeps the newest record of each name, from which restarts and last states are read; all go only
+when the pod's content may go. Source: docs/reference, garbage collection: on ContainerDied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+
+log = logging.getLogger(__name__)
+
+QUEUE = 50
+KEEP = 1
+
+
+def dead_to_remove(
+    status: PodRuntimeStatus, died: str | None, *, keep: int = KEEP, remove_all: bool = False
+) -> list[str]:
+    """Ids of exited containers that may go.
+
+    ``died``: only containers of that one's name; an unknown id removes nothing. None: all names,
+    and the newest ``keep`` of all of them stay. ``remove_all``: everything that has exited.
+    """
+    exited = [c for c in status.containers if c.state is ContainerState.EXITED]
+    if remove_all:
+        return [container.id for container in exited]
+    if died is not None:
+        one = status.by_id(died)
+        exited = [] if one is None else [c for c in exited if c.name == one.name]
+    exited.sort(key=lambda container: container.created_at, reverse=True)
+    return [container.id for container in exited[keep:]]
+
+
+class DeadContainers:
+    """One remover for the node; what does not fit into its queue is left to garbage collection."""
+
+    def __init__(
+        self,
+        runtime: RuntimeManager,
+        cache: PodStatusCache,
+        content_removable: Callable[[str], bool],
+    ) -> None:
+        self._runtime = runtime
+        self._cache = cache
+        self._content_removable = content_removable
+        self._queue: asyncio.Queue[str] = asyncio.Queue(QUEUE)
+        self._queued: set[str] = set()
+
+    def died(self, uid: str, container_id: str) -> None:
+        """A container of a pod has died: older records of its name may go."""
+        if (status := self._cache.status(uid)) is not None:
+            remove_all = self._content_removable(uid)
+            self._put(dead_to_remove(status, container_id, remove_all=remove_all))
+
+    def remove_all(self, uid: str) -> None:
+        """Every dead container of a pod may go."""
+        if (status := self._cache.status(uid)) is not None:
+            self._put(dead_to_remove(status, None, remove_all=True))
+
+    async def run(self) -> None:
+        """Remove what is queued, one by one, until cancelled."""
+        while True:
+            container_id = await self._queue.get()
+            self._queued.discard(container_id)
+            try:
+                await self._runtime.delete_container(container_id)
+            except CRIError as error:
+                log.info("dead container not removed", extra={"error": str(error)})
+
+    def _put(self, ids: list[str]) -> None:
+        for container_id in ids:
+            if container_id not in self._queued and not self._queue.full():
+                self._queued.add(container_id)
+                self._queue.put_nowait(container_id)

@@ -1,0 +1,173 @@
+"""The pass that keeps memory, workers, runtime and API in step (docs/reference, housekeeping).
+
+Looks only at what is in memory, so that a pass over a quiet node costs microseconds. It must never
+run before all sources have spoken and the runtime has been listed: it ends what nobody wants.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
+from kubeletpy.podworkers.records import Stage, WorkerView
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.status.protocol import StatusManager
+from kubeletpy.syncloop.metrics import LoopMetrics, NoLoopMetrics
+
+log = logging.getLogger(__name__)
+
+ORPHAN_GRACE = 1
+TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class NodePods:
+    """What a pass found, for rooms that clean up after pods (directories, cgroups, probes)."""
+
+    desired: frozenset[str]
+    possibly_running: frozenset[str]
+    """Pods whose containers may run: with a worker that has not stopped them, or in the runtime."""
+
+
+HousekeepingHook = Callable[[NodePods], None]
+
+
+class Housekeeping:
+    """One pass at a time, without waiting for anything."""
+
+    def __init__(
+        self,
+        pods: PodManager,
+        workers: AsyncPodWorkers,
+        statuses: StatusManager,
+        cache: PodStatusCache,
+        *,
+        delete_mirror: Callable[[Pod], None] = lambda mirror: None,
+        hooks: Sequence[HousekeepingHook] = (),
+        metrics: LoopMetrics | None = None,
+    ) -> None:
+        """``hooks`` are called after each pass that found a change; they must not block."""
+        self._pods = pods
+        self._workers = workers
+        self._statuses = statuses
+        self._cache = cache
+        self._delete_mirror = delete_mirror
+        self._hooks = tuple(hooks)
+        self._metrics = metrics or NoLoopMetrics()
+        self._last: NodePods | None = None
+        self._kept: frozenset[str] = frozenset()
+
+    def run_once(self, received_at: float) -> None:
+        """Make one pass. ``received_at`` in event-loop seconds."""
+        pods = self._pods.pods()
+        desired = self._pods.uids()
+        views = self._workers.orphan_pass(desired)
+        self._forget_statuses(desired)
+        for mirror in self._pods.orphan_mirrors():
+            if not self._workers.is_static_terminating(mirror.full_name):
+                self._delete_mirror(mirror)
+        active = self.active(pods)
+        self._count(pods, active)
+        self._start_unknown(active, views, received_at)
+        self._end_terminal(pods, views, received_at)
+        self._kill_orphans(views, received_at)
+        self._metrics.working(Counter(_labels(view) for view in views.values()))
+        self._tell_hooks(desired, views)
+
+    def active(self, pods: Sequence[Pod]) -> list[Pod]:
+        """The pods that use the node: not ended, nor refused."""
+        return [pod for pod in pods if self._is_active(pod)]
+
+    def _is_active(self, pod: Pod) -> bool:
+        if self._workers.is_known_terminated(pod.uid):
+            return False
+        if self._workers.is_termination_requested(pod.uid):
+            return True
+        if pod.is_terminal_in_api:
+            return False
+        status = self._statuses.get_status(pod.uid)
+        return status is None or status.get("phase") not in TERMINAL
+
+    def _forget_statuses(self, desired: frozenset[str]) -> None:
+        keep = desired.union(mirror.uid for mirror in self._pods.mirrors())
+        if keep != self._kept:
+            self._statuses.forget_except(keep)
+            self._kept = keep
+
+    def _start_unknown(
+        self, active: Sequence[Pod], views: dict[str, WorkerView], received_at: float
+    ) -> None:
+        """A uid that came back after its worker was done: start it anew."""
+        for pod in active:
+            if pod.uid in views:
+                continue
+            mirror = self._pods.mirror_of(pod)
+            self._workers.update_pod(
+                PodUpdate(UpdateType.CREATE, pod, mirror, None, None, received_at)
+            )
+            views[pod.uid] = WorkerView(Stage.SYNC, False, True, pod.is_static)
+            self._metrics.restarted("true" if pod.is_static else "")
+
+    def _end_terminal(
+        self, pods: Sequence[Pod], views: dict[str, WorkerView], received_at: float
+    ) -> None:
+        """Deleted pods that never ran (refused ones): let their deletion come to its end."""
+        running = self._cache.running()
+        for pod in pods:
+            if pod.being_deleted and pod.is_terminal_in_api:
+                if pod.uid in views or pod.uid in running:
+                    continue
+                update = PodUpdate(UpdateType.KILL, pod=pod, received_at=received_at)
+                self._workers.update_pod(update)
+                views[pod.uid] = WorkerView(Stage.TERMINATING, False, True, pod.is_static)
+
+    def _kill_orphans(self, views: dict[str, WorkerView], received_at: float) -> None:
+        for uid in self._cache.running():
+            status = self._cache.status(uid)
+            if uid in views or status is None:
+                continue
+            log.warning(
+                "pod runs that nobody wants: it is stopped",
+                extra={"pod": f"{status.namespace}/{status.name}", "uid": uid},
+            )
+            self._workers.update_pod(
+                PodUpdate(
+                    UpdateType.KILL,
+                    runtime_pod=status,
+                    kill=KillOptions(grace_override=ORPHAN_GRACE),
+                    received_at=received_at,
+                )
+            )
+            views[uid] = WorkerView(Stage.TERMINATING, True, False, False)
+            self._metrics.orphan_found()
+
+    def _count(self, pods: Sequence[Pod], active: Sequence[Pod]) -> None:
+        self._metrics.pods(_by_static(pods), _by_static(active), len(self._pods.mirrors()))
+
+    def _tell_hooks(self, desired: frozenset[str], views: dict[str, WorkerView]) -> None:
+        alive = (Stage.SYNC, Stage.TERMINATING)
+        working = {uid for uid, view in views.items() if view.stage in alive}
+        found = NodePods(desired, self._cache.running() | working)
+        if found != self._last:
+            self._last = found
+            for hook in self._hooks:
+                hook(found)
+
+
+def _by_static(pods: Sequence[Pod]) -> dict[str, int]:
+    static = sum(pod.is_static for pod in pods)
+    return {"": len(pods) - static, "true": static}
+
+
+def _labels(view: WorkerView) -> tuple[str, str, str]:
+    """lifecycle, config, static as kubelet_working_pods has them; finished counts as terminated."""
+    lifecycle = Stage.TERMINATED if view.stage is Stage.FINISHED else view.stage
+    if not view.has_config:
+        return lifecycle.value, "runtime_only", "unknown"
+    return lifecycle.value, "orphan" if view.orphan else "desired", "true" if view.static else ""

@@ -1,0 +1,98 @@
+"""What happened to a pod between two looks at the runtime (docs/reference, sync loop inputs: PLEG).
+
+Pure. Sandboxes count as containers here: a ready one runs, another has exited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.runtime_manager.protocol import RuntimePodSummary
+
+
+class LifecycleType(StrEnum):
+    """Kinds of events, by the kubelet's names."""
+
+    STARTED = "ContainerStarted"
+    DIED = "ContainerDied"
+    REMOVED = "ContainerRemoved"
+    CHANGED = "ContainerChanged"
+    """Some other state: nobody acts on it, but the status is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleEvent:
+    """One thing that happened to a container or sandbox of a pod."""
+
+    uid: str
+    type: LifecycleType
+    container_id: str
+
+
+def diff(old: RuntimePodSummary | None, new: RuntimePodSummary | None) -> list[LifecycleEvent]:
+    """What happened to one pod between two relists; None: the runtime had nothing of it."""
+    named = old or new
+    if named is None:
+        return []
+    before, after = _states(old), _states(new)
+    events: list[LifecycleEvent] = []
+    for container_id in sorted(before.keys() | after.keys()):
+        for kind in _kinds(before.get(container_id), after.get(container_id)):
+            events.append(LifecycleEvent(named.uid, kind, container_id))
+    return events
+
+
+def summarise(status: PodRuntimeStatus) -> RuntimePodSummary:
+    """A full status cut down to what a relist shows."""
+    return RuntimePodSummary(
+        uid=status.uid,
+        name=status.name,
+        namespace=status.namespace,
+        sandboxes={sandbox.id: sandbox.ready for sandbox in status.sandboxes},
+        containers={container.id: container.state for container in status.containers},
+    )
+
+
+def agrees(status: PodRuntimeStatus | None, summary: RuntimePodSummary) -> bool:
+    """Whether a known status already says what a relist shows: nobody needs to look again."""
+    return (
+        status is not None
+        and {sandbox.id: sandbox.ready for sandbox in status.sandboxes} == summary.sandboxes
+        and {c.id: c.state for c in status.containers} == summary.containers
+    )
+
+
+def worth_waking(events: Iterable[LifecycleEvent]) -> bool:
+    """Whether a worker has anything to do after these events."""
+    return any(e.type in (LifecycleType.STARTED, LifecycleType.DIED) for e in events)
+
+
+def _states(pod: RuntimePodSummary | None) -> dict[str, ContainerState]:
+    if pod is None:
+        return {}
+    states = {
+        sandbox_id: ContainerState.RUNNING if ready else ContainerState.EXITED
+        for sandbox_id, ready in pod.sandboxes.items()
+    }
+    for container_id, state in pod.containers.items():
+        states[container_id] = ContainerState.UNKNOWN if state is ContainerState.CREATED else state
+    return states
+
+
+def _kinds(old: ContainerState | None, new: ContainerState | None) -> tuple[LifecycleType, ...]:
+    if old is new:
+        return ()
+    match new:
+        case ContainerState.RUNNING:
+            return (LifecycleType.STARTED,)
+        case ContainerState.EXITED:
+            return (LifecycleType.DIED,)
+        case None if old is ContainerState.EXITED:
+            return (LifecycleType.REMOVED,)
+        case None:
+            return (LifecycleType.DIED, LifecycleType.REMOVED)
+        case _:
+            return (LifecycleType.CHANGED,)

@@ -1,0 +1,248 @@
+"""The sync loop: everything that happens goes through here to the pods' workers.
+
+Sources deliver, the PLEG and the probes tell, timers of the workers fire by themselves, and
+housekeeping comes round. Handlers never wait: they leave a message for a worker. Source: docs
+reference, sync loop: inputs, handlers. It must never kill anything before all sources have spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import SOURCE_API, Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.status.protocol import StatusManager
+from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.housekeeping import Housekeeping
+from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, worth_waking
+from kubeletpy.syncloop.merge import Merge
+from kubeletpy.syncloop.operations import Merged, Op
+from kubeletpy.syncloop.pause import Pause
+from kubeletpy.syncloop.rejection import Admit, admit_all, rejected_status
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_PERIOD = 2.0
+
+
+class SyncLoop:
+    """Dispatches to the workers. All methods but ``run`` return at once."""
+
+    def __init__(
+        self,
+        sources: Iterable[str],
+        *,
+        pods: PodManager,
+        workers: AsyncPodWorkers,
+        statuses: StatusManager,
+        cache: PodStatusCache,
+        housekeeping: Housekeeping,
+        dead_containers: DeadContainers,
+        recorder: EventRecorder,
+        clock: Clock,
+        admit: Admit = admit_all,
+        runtime_error: Callable[[], str] = lambda: "",
+        on_api_object: Callable[[Pod], None] = lambda pod: None,
+    ) -> None:
+        """Args:
+        sources: names of the configured sources; all must deliver before anything is killed.
+        runtime_error: why the runtime can not be used now; the inputs wait while there is a reason.
+        on_api_object: told the pod that runs whenever its object in the API has changed (for a
+            mirror: the static pod), after the pod manager has it.
+        """
+        self._expected = frozenset(sources)
+        self._seen: set[str] = set()
+        self._merge = Merge()
+        self._pods = pods
+        self._workers = workers
+        self._statuses = statuses
+        self._cache = cache
+        self._housekeeping = housekeeping
+        self._dead = dead_containers
+        self._recorder = recorder
+        self._clock = clock
+        self._admit = admit
+        self._on_api_object = on_api_object
+        self._pause = Pause(self._merge, runtime_error, self._resume)
+        self._soon = asyncio.Event()
+        self.last_pass_at: float | None = None
+        """Event-loop seconds of the last housekeeping pass."""
+
+    # -- inputs ------------------------------------------------------------------------------
+
+    def deliver(self, source: str, objects: Sequence[api.Pod]) -> None:
+        """A source hands over its full set."""
+        if self._pause.hold_set(source, objects):
+            return
+        self._dispatch(source, self._merge.set_pods(source, objects, self._clock.now()))
+
+    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
+        """A source hands over one change (ADDED, MODIFIED, DELETED)."""
+        if self._pause.hold_event(source, event_type, obj):
+            return
+        merged = self._merge.apply_event(source, event_type, obj, self._clock.now())
+        self._dispatch(source, merged)
+
+    def runtime_changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
+        """The PLEG saw something happen to a pod; the cache has its new status."""
+        for event in events:
+            if event.type is LifecycleType.DIED:
+                self._dead.died(uid, event.container_id)
+        if events and not worth_waking(events):
+            return
+        if not self._pause.hold_change(uid):
+            self._workers.runtime_changed(uid)
+
+    def sync_pod(self, uid: str) -> None:
+        """Something that a pod's sync depends on changed (a probe result, a configMap)."""
+        current = self._pods.current(uid)
+        if current is not None:
+            self._send(UpdateType.SYNC, *current)
+
+    def sync_static_pods(self) -> None:
+        """The node object is there: mirrors can be made now."""
+        for pod in self._pods.pods():
+            if pod.is_static:
+                self.sync_pod(pod.uid)
+
+    def housekeeping_soon(self, uid: str = "") -> None:
+        """Have the next pass made at once: a worker is done with a pod."""
+        self._soon.set()
+
+    @property
+    def all_sources_ready(self) -> bool:
+        """Whether every configured source has delivered."""
+        return self._seen >= self._expected
+
+    def active_pods(self) -> list[Pod]:
+        """The pods that use the node."""
+        return self._housekeeping.active(self._pods.pods())
+
+    async def run(self) -> None:
+        """Make housekeeping passes until cancelled."""
+        try:
+            while True:
+                if self.all_sources_ready and self._cache.populated:
+                    now = asyncio.get_running_loop().time()
+                    self._housekeeping.run_once(now)
+                    self.last_pass_at = now
+                await self._wait()
+        finally:
+            self._pause.close()
+
+    async def _wait(self) -> None:
+        # a burst of finished pods is one pass, not one each
+        await asyncio.sleep(HOUSEKEEPING_PERIOD / 20)
+        try:
+            async with asyncio.timeout(HOUSEKEEPING_PERIOD):
+                await self._soon.wait()
+        except TimeoutError:
+            pass
+        self._soon.clear()
+
+    def _resume(self, sets: dict[str, Sequence[api.Pod]], changed: Iterable[str]) -> None:
+        for source, objects in sets.items():
+            self.deliver(source, objects)
+        for uid in changed:
+            self._workers.runtime_changed(uid)
+
+    # -- handlers ----------------------------------------------------------------------------
+
+    def _dispatch(self, source: str, merged: Merged) -> None:
+        for problem in merged.malformed:
+            log.error("pod left out", extra={"problem": problem})
+        for duplicate in merged.duplicates:
+            reference = pod_reference(duplicate.pod)
+            self._recorder.event(reference, WARNING, "FailedValidation", duplicate.message)
+        if self._merge.seen(source):
+            self._seen.add(source)
+        handlers = {
+            Op.ADD: self._added,
+            Op.UPDATE: self._updated,
+            Op.DELETE: self._updated,
+            Op.REMOVE: self._removed,
+            Op.RECONCILE: self._reconciled,
+        }
+        for operation in merged.operations:
+            handlers[operation.op](operation.pods)
+        if self._soon_needed(merged):
+            self._soon.set()
+
+    def _soon_needed(self, merged: Merged) -> bool:
+        """The first full picture, or a pod that left: something may have to be ended."""
+        removed = any(operation.op is Op.REMOVE for operation in merged.operations)
+        return self.all_sources_ready and (removed or self.last_pass_at is None)
+
+    def _added(self, pods: Sequence[Pod]) -> None:
+        for pod in sorted(pods, key=_created):
+            self._pods.put(pod)
+            resolved = self._pods.resolve(pod)
+            if resolved.pod is None:
+                continue
+            self._tell(pod, resolved.pod)
+            if resolved.was_mirror:
+                self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
+            elif not self._refused(pod):
+                self._send(UpdateType.CREATE, pod, resolved.mirror)
+
+    def _refused(self, pod: Pod) -> bool:
+        if self._workers.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
+            return False
+        others = [other for other in self.active_pods() if other.uid != pod.uid]
+        rejection = self._admit(pod, others)
+        if rejection is None:
+            return False
+        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
+        status = rejected_status(pod, rejection)
+        self._statuses.set_status(pod, status, containers_may_run=False)
+        return True
+
+    def _updated(self, pods: Sequence[Pod]) -> None:
+        for pod in pods:
+            self._pods.put(pod)
+            resolved = self._pods.resolve(pod)
+            if resolved.pod is not None:
+                self._tell(pod, resolved.pod)
+                self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
+
+    def _removed(self, pods: Sequence[Pod]) -> None:
+        for pod in pods:
+            self._pods.remove(pod)
+            if pod.is_mirror:
+                static = self._pods.static_of(pod)
+                if static is not None:
+                    self._send(UpdateType.UPDATE, static, None)
+            elif self.all_sources_ready:
+                self._send(UpdateType.KILL, pod, None)
+
+    def _reconciled(self, pods: Sequence[Pod]) -> None:
+        for pod in pods:
+            self._pods.put(pod)
+            resolved = self._pods.resolve(pod)
+            if resolved.pod is None:
+                continue
+            self._tell(pod, resolved.pod)
+            if resolved.pod.spec.get("readinessGates"):
+                self._send(UpdateType.SYNC, resolved.pod, resolved.mirror)
+            if pod.status.get("phase") == "Failed" and pod.status.get("reason") == "Evicted":
+                self._dead.remove_all(resolved.pod.uid)
+
+    def _tell(self, changed: Pod, pod: Pod) -> None:
+        if changed.source == SOURCE_API:
+            self._on_api_object(pod)
+
+    def _send(self, kind: UpdateType, pod: Pod, mirror: Pod | None) -> None:
+        now = asyncio.get_running_loop().time()
+        self._workers.update_pod(PodUpdate(kind, pod=pod, mirror=mirror, received_at=now))
+
+
+def _created(pod: Pod) -> str:
+    return pod.metadata.get("creationTimestamp") or ""

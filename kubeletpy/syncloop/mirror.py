@@ -1,0 +1,155 @@
+"""The API's pictures of static pods: made, replaced and removed in the background.
+
+A static pod never waits for the API: it starts without its mirror. One request per mirror is under
+way at a time, the newest wish wins. Source: docs/reference, sync loop: mirror pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
+from kubeletpy.kubeapi.protocol import PODS, KubeApi
+from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY = 1.0
+LAST_RETRY = 30.0
+
+NodeUid = Callable[[], str | None]
+"""The uid of our node object; None while it is unknown or being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPlan:
+    """What is to be done about a mirror."""
+
+    delete: bool = False
+    create: bool = False
+
+
+def plan_mirror(pod: Pod, mirror: Pod | None) -> MirrorPlan:
+    """Compare a static pod with its mirror."""
+    if mirror is None:
+        return MirrorPlan(create=True)
+    same = (
+        not mirror.being_deleted
+        and mirror.full_name == pod.full_name
+        and mirror.annotations.get(CONFIG_MIRROR) == pod.annotations.get(CONFIG_HASH)
+    )
+    return MirrorPlan() if same else MirrorPlan(delete=True, create=True)
+
+
+def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
+    """The mirror to create: the static pod, owned by the node."""
+    metadata: dict[str, Any] = {
+        key: value
+        for key, value in pod.metadata.items()
+        if key in ("name", "namespace", "labels", "annotations")
+    }
+    metadata["annotations"] = {
+        **pod.annotations,
+        CONFIG_MIRROR: pod.annotations.get(CONFIG_HASH, pod.uid),
+    }
+    metadata["ownerReferences"] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": node_name,
+            "uid": node_uid,
+            "controller": True,
+        }
+    ]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod.spec}
+
+
+class ApiMirrorKeeper:
+    """Implements :class:`~kubeletpy.podworkers.services.MirrorKeeper` over the API."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        node_name: str,
+        node_uid: NodeUid,
+        *,
+        wanted: Callable[[Pod], bool] = lambda pod: True,
+        rng: random.Random | None = None,
+    ) -> None:
+        """``wanted`` says whether a static pod is still in the configuration."""
+        self._api = api
+        self._node_name = node_name
+        self._node_uid = node_uid
+        self._wanted = wanted
+        self._rng = rng or random.Random()
+        self._wishes: dict[str, tuple[Pod | None, Pod | None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
+        """Have the mirror made or replaced if it needs to be. Never blocks."""
+        plan = plan_mirror(pod, mirror)
+        if (plan.create or plan.delete) and self._node_uid() is not None:
+            self._wish(pod.full_name, pod, mirror)
+
+    def delete(self, mirror: Pod) -> None:
+        """Remove a mirror whose static pod is gone. Never blocks."""
+        self._wish(mirror.full_name, None, mirror)
+
+    async def close(self) -> None:
+        """Stop what is under way."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _wish(self, full_name: str, pod: Pod | None, mirror: Pod | None) -> None:
+        self._wishes[full_name] = (pod, mirror)
+        if full_name not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._work(full_name))
+            self._tasks[full_name] = task
+            task.add_done_callback(lambda _done: self._tasks.pop(full_name, None))
+
+    async def _work(self, full_name: str) -> None:
+        delay = FIRST_RETRY
+        while (wish := self._wishes.pop(full_name, None)) is not None:
+            pod, mirror = wish
+            if pod is not None and not self._wanted(pod):
+                continue
+            try:
+                await self._carry_out(pod, mirror)
+                delay = FIRST_RETRY
+            except ApiError as error:
+                log.info("mirror pod not written", extra={"pod": full_name, "error": str(error)})
+                self._wishes.setdefault(full_name, wish)
+                await asyncio.sleep(delay * self._rng.uniform(1.0, 1.5))
+                delay = min(delay * 2, LAST_RETRY)
+
+    async def _carry_out(self, pod: Pod | None, mirror: Pod | None) -> None:
+        if mirror is not None and (pod is None or plan_mirror(pod, mirror).delete):
+            # gone, or another one by now: the watch tells us, and the pod is synced again
+            with contextlib.suppress(NotFound, Conflict):
+                await self._api.delete(
+                    PODS, mirror.name, mirror.namespace, grace_period_seconds=0, uid=mirror.uid
+                )
+        node_uid = self._node_uid()
+        if pod is None or node_uid is None:
+            return
+        try:
+            await self._api.create(
+                PODS, mirror_object(pod, self._node_name, node_uid), pod.namespace
+            )
+        except AlreadyExists:
+            await self._check_existing(pod)
+
+    async def _check_existing(self, pod: Pod) -> None:
+        """A mirror is there that the watch has not shown yet: fine if it is of this manifest."""
+        found = await self._api.get(PODS, pod.name, pod.namespace)
+        annotations = (found.get("metadata") or {}).get("annotations") or {}
+        if annotations.get(CONFIG_MIRROR) != pod.annotations.get(CONFIG_HASH):
+            raise ApiError(f"another pod {pod.key} exists", code=409, reason="AlreadyExists")

@@ -1,0 +1,47 @@
+"""What the merge of the sources hands to the loop. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubeletpy.pods.pod import Pod
+
+
+class Op(StrEnum):
+    """What happened to pods of a source (docs/reference, sync loop: merge)."""
+
+    ADD = "ADD"
+    UPDATE = "UPDATE"
+    REMOVE = "REMOVE"
+    DELETE = "DELETE"
+    """Deletion was asked for; the pod is still there."""
+    RECONCILE = "RECONCILE"
+    """Only the API's status changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One kind of change to pods of one source."""
+
+    op: Op
+    source: str
+    pods: tuple[Pod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A pod left out because another of its source has its full name."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What one delivery of a source comes to; operations in the order to handle them."""
+
+    operations: tuple[Operation, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
+    malformed: tuple[str, ...] = ()
+    """What is wrong with objects that are no pods; they are left out."""

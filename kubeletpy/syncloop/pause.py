@@ -1,0 +1,92 @@
+"""Holds the inputs back while the runtime can not be used (docs/reference, sync loop: inputs).
+
+Keeps the newest full set of each source and the uids of changed pods, no more, however long the
+outage lasts. Workers go on by themselves: what is ending ends, as far as the runtime lets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.syncloop.merge import Merge
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT = 0.1
+LAST_WAIT = 5.0
+
+Resume = Callable[[dict[str, Sequence[api.Pod]], Iterable[str]], None]
+
+
+class Pause:
+    """While ``error`` gives a reason, inputs are held; afterwards ``resume`` gets them."""
+
+    def __init__(self, merge: Merge, error: Callable[[], str], resume: Resume) -> None:
+        self._merge = merge
+        self._error = error
+        self._resume = resume
+        self._sets: dict[str, dict[str, api.Pod]] = {}
+        self._changed: dict[str, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def hold_set(self, source: str, objects: Sequence[api.Pod]) -> bool:
+        """Keep a full set if inputs are held; whether they are."""
+        if not self._holding():
+            return False
+        self._sets[source] = {_key(obj, index): obj for index, obj in enumerate(objects)}
+        return True
+
+    def hold_event(self, source: str, event_type: str, obj: api.Pod) -> bool:
+        """Keep one change if inputs are held; whether they are."""
+        if not self._holding():
+            return False
+        if source not in self._sets:
+            self._sets[source] = dict(self._merge.delivered(source))
+        key = _key(obj, 0)
+        if event_type == "DELETED":
+            self._sets[source].pop(key, None)
+        else:
+            self._sets[source][key] = obj
+        return True
+
+    def hold_change(self, uid: str) -> bool:
+        """Keep a pod to be looked at if inputs are held; whether they are."""
+        if not self._holding():
+            return False
+        self._changed[uid] = None
+        return True
+
+    def close(self) -> None:
+        """Stop waiting for the runtime."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _holding(self) -> bool:
+        if self._task is not None:
+            return True
+        error = self._error()
+        if not error:
+            return False
+        log.warning("pods are not synced", extra={"error": error})
+        self._task = asyncio.get_running_loop().create_task(self._wait())
+        return True
+
+    async def _wait(self) -> None:
+        delay = FIRST_WAIT
+        while self._error():
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, LAST_WAIT)
+        log.info("pods are synced again")
+        sets, changed = self._sets, self._changed
+        self._sets, self._changed, self._task = {}, {}, None
+        self._resume({source: list(objects.values()) for source, objects in sets.items()}, changed)
+
+
+def _key(obj: Any, index: int) -> str:
+    metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    return uid if isinstance(uid, str) else f"malformed {index}"

@@ -1,0 +1,246 @@
+"""The pod lifecycle event generator: finds out what changed in the runtime, by looking.
+
+Every relist asks for two plain lists; a pod is read in full only when the lists say something that
+the status cache does not know yet. What the workers found out themselves costs nothing here. While
+the runtime's own events flow (:mod:`.event_stream`), relists only check that none was missed.
+It must never act on a pod: it fills the cache and tells ``on_change``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.clock import Clock
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.protocol import RuntimeManager, RuntimePodSummary
+from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
+from kubeletpy.syncloop.metrics import NoPlegMetrics, PlegMetrics
+
+log = logging.getLogger(__name__)
+
+OnChange = Callable[[str, Sequence[LifecycleEvent]], None]
+"""Told (uid, what happened) after the cache has the pod's new status; must not block."""
+
+CONCURRENT_READS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PlegSettings:
+    """Seconds; docs/reference, constants: pleg."""
+
+    relist_period: float = 1.0
+    unhealthy_after: float = 180.0
+    events_first_relist: float = 5.0
+    """While events flow: the first check comes this long after the one at the connection; the
+    next ones come ever later, as long as nothing was missed."""
+    events_relist_period: float = 300.0
+    events_unhealthy_after: float = 600.0
+
+
+class Pleg:
+    """Relists, and single pods read on demand."""
+
+    def __init__(
+        self,
+        runtime: RuntimeManager,
+        cache: PodStatusCache,
+        clock: Clock,
+        on_change: OnChange,
+        *,
+        settings: PlegSettings | None = None,
+        metrics: PlegMetrics | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._cache = cache
+        self._clock = clock
+        self._on_change = on_change
+        self.settings = settings or PlegSettings()
+        self.metrics = metrics or NoPlegMetrics()
+        self._known: dict[str, RuntimePodSummary] = {}
+        self._reads: dict[str, asyncio.Task[None]] = {}
+        self._read_again: set[str] = set()
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(CONCURRENT_READS)
+        self._last_relist: float | None = None
+        self._events_flow = False
+        self._interval = self.settings.relist_period
+        self._broken = ""
+
+    # -- the loop ----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Relist until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                missed = await self.relist()
+                if self._events_flow:
+                    self._interval = self._next_check(missed)
+                else:
+                    self._interval = self.settings.relist_period
+                await self._pause(self._interval)
+        finally:
+            for task in self._reads.values():
+                task.cancel()
+
+    def events_flow(self, flowing: bool) -> None:
+        """The event stream is there, or gone; either way the truth is looked up at once."""
+        if flowing == self._events_flow:
+            return
+        self._events_flow = flowing
+        self._interval = 0.0
+        self._wake.set()
+
+    def relist_soon(self) -> None:
+        """Something happened that can not be told otherwise."""
+        self._wake.set()
+
+    def health_error(self) -> str:
+        """Why pods can not be watched now; empty when they are."""
+        if self._last_relist is None:
+            return "pleg has yet to be successful"
+        settings = self.settings
+        threshold = (
+            settings.events_unhealthy_after if self._events_flow else settings.unhealthy_after
+        )
+        elapsed = asyncio.get_running_loop().time() - self._last_relist
+        if elapsed <= threshold:
+            return ""
+        return (
+            f"pleg was last seen active {go_duration(elapsed)} ago; "
+            f"threshold is {go_duration(threshold)}"
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _next_check(self, missed: bool) -> float:
+        settings = self.settings
+        if missed or self._interval <= 0.0:
+            return settings.events_first_relist
+        return min(self._interval * 2, settings.events_relist_period)
+
+    # -- one relist --------------------------------------------------------------------------
+
+    async def relist(self) -> bool:
+        """Look at everything once; whether anything was new. Never raises for the runtime."""
+        loop = asyncio.get_running_loop()
+        start, start_ns = loop.time(), int(self._clock.now() * 1e9)
+        try:
+            listed = {pod.uid: pod for pod in await self._runtime.list_pods()}
+        except CRIError as error:
+            self._failed(str(error))
+            return True
+        changed = [uid for uid, pod in listed.items() if not self._is_known(uid, pod)]
+        gone = [uid for uid in self._all_known() if uid not in listed]
+        for uid in gone:
+            self._gone(uid, start_ns)
+        if changed:
+            await asyncio.gather(*(self._update(listed[uid]) for uid in changed))
+        self._cache.populated = True
+        interval = None if self._last_relist is None else start - self._last_relist
+        self._last_relist = loop.time()
+        self.metrics.relist_done(self._last_relist - start, interval, self._clock.now())
+        if self._broken:
+            log.info("runtime answers relists again")
+            self._broken = ""
+        return bool(changed)
+
+    def _is_known(self, uid: str, pod: RuntimePodSummary) -> bool:
+        """Whether a pod is as it was at the last relist, or as the cache already says."""
+        entry = self._cache.get(uid)
+        if entry is None or entry.error:
+            return False
+        if self._known.get(uid) == pod:
+            return True
+        if agrees(entry.status, pod):
+            self._known[uid] = pod
+            return True
+        return False
+
+    def _all_known(self) -> set[str]:
+        return {*self._known, *self._cache}
+
+    def _gone(self, uid: str, listed_at: int) -> None:
+        status = self._cache.status(uid)
+        if status is not None and status.observed_at > listed_at:
+            return
+        old = self._known.pop(uid, None)
+        if old is None and status is not None:
+            old = summarise(status)
+        if self._cache.remove(uid) and old is not None:
+            self._on_change(uid, diff(old, None))
+
+    async def _update(self, pod: RuntimePodSummary) -> None:
+        old = self._known.get(pod.uid)
+        async with self._slots:
+            changed = await self._read(pod.uid, pod.name, pod.namespace)
+        if changed is None:
+            return
+        self._known[pod.uid] = pod
+        if changed:
+            self._on_change(pod.uid, diff(old, pod))
+
+    async def _read(self, uid: str, name: str, namespace: str) -> bool | None:
+        """Read one pod into the cache; whether it is new to us, None when that failed."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            status = await self._runtime.get_pod_status(uid, name, namespace)
+        except CRIError as error:
+            self._cache.set_error(PodRuntimeStatus(uid, name, namespace), str(error))
+            return None
+        self.metrics.pod_relist_done(loop.time() - start)
+        if status.empty:
+            return self._cache.remove(uid)
+        return self._cache.set(status)
+
+    def _failed(self, error: str) -> None:
+        if not self._broken:
+            log.warning("runtime could not be relisted", extra={"error": error})
+        self._broken = error
+
+    # -- single pods -------------------------------------------------------------------------
+
+    def read_soon(self, uid: str, name: str, namespace: str) -> None:
+        """Read one pod in the background; at most one read per pod runs, at most one waits."""
+        if uid in self._reads:
+            self._read_again.add(uid)
+            return
+        task = asyncio.get_running_loop().create_task(self._read_alone(uid, name, namespace))
+        self._reads[uid] = task
+        task.add_done_callback(lambda _done: self._reads.pop(uid, None))
+
+    async def _read_alone(self, uid: str, name: str, namespace: str) -> None:
+        while True:
+            self._read_again.discard(uid)
+            before = self._cache.status(uid)
+            async with self._slots:
+                changed = await self._read(uid, name, namespace)
+            if changed:
+                after = self._cache.status(uid)
+                old = None if before is None else summarise(before)
+                new = None if after is None else summarise(after)
+                self._on_change(uid, diff(old, new))
+            if uid not in self._read_again:
+                return
+
+
+def go_duration(seconds: float) -> str:
+    """Write seconds as Go does: ``3m0s``, ``1h2m3.5s``, at most milliseconds."""
+    total_ms = round(seconds * 1000)
+    minutes, ms = divmod(total_ms, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    rest = f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{rest}"
+    return f"{minutes}m{rest}" if minutes else rest

@@ -1,0 +1,59 @@
+"""The source *api*: the pods that the cluster has bound to this node, and the mirrors.
+
+Lists once and follows by watch; hands on as it comes. Must never ask for another node's pods: the
+Node authorizer would refuse.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Protocol, cast
+
+from kubeletpy.api import types as api
+from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
+from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.pods.pod import SOURCE_API
+
+
+class Deliveries(Protocol):
+    """Who takes what sources deliver: the sync loop."""
+
+    def deliver(self, source: str, objects: list[api.Pod]) -> None:
+        """Take a source's full set."""
+        ...
+
+    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
+        """Take one change of a source."""
+        ...
+
+
+class ApiSource:
+    """Follows ``spec.nodeName={node}``."""
+
+    def __init__(
+        self,
+        kube_api: KubeApi,
+        node_name: str,
+        deliveries: Deliveries,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._deliveries = deliveries
+        self.reflector = Reflector(
+            kube_api,
+            PODS,
+            on_replace=self._replace,
+            on_event=self._event,
+            field_selector=f"spec.nodeName={node_name}",
+            rng=rng,
+        )
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await self.reflector.run()
+
+    def _replace(self, objects: list[Any]) -> None:
+        self._deliveries.deliver(SOURCE_API, objects)
+
+    def _event(self, event: WatchEvent) -> None:
+        self._deliveries.deliver_event(SOURCE_API, event.type, cast("api.Pod", event.object))

@@ -1,0 +1,141 @@
+"""The source *file*: static pods from a manifest directory, or from one manifest file.
+
+The kernel tells when something changes; a rescan now and then makes certain. A bad file is logged
+once and left out: the others stay. It must never follow what lies below a sub directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from pathlib import Path
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import SOURCE_FILE
+from kubeletpy.syncloop.sources.api import Deliveries
+from kubeletpy.syncloop.sources.inotify import DirectoryWatch
+from kubeletpy.syncloop.sources.manifest import (
+    MAX_MANIFEST,
+    ManifestError,
+    Origin,
+    decode_manifest,
+)
+
+log = logging.getLogger(__name__)
+
+SETTLE = 0.05
+"""Seconds after a change: a file that is being written is read once, when it is whole."""
+
+
+class FileSource:
+    """Reads ``path`` at once, at every change and every ``check_frequency`` seconds."""
+
+    def __init__(
+        self,
+        path: Path,
+        node_name: str,
+        deliveries: Deliveries,
+        *,
+        check_frequency: float = 20.0,
+    ) -> None:
+        self._path = path
+        self._node_name = node_name
+        self._deliveries = deliveries
+        self._check_frequency = check_frequency
+        self._changed = asyncio.Event()
+        self._watch = DirectoryWatch(path, self._changed.set)
+        self._logged: dict[str, str] = {}
+        self._last: list[api.Pod] | None = None
+        self._signature: Signature | None = None
+
+    async def run(self) -> None:
+        """Follow the path until cancelled."""
+        try:
+            while True:
+                self._watch.start()
+                self._changed.clear()
+                await self._scan()
+                try:
+                    async with asyncio.timeout(self._check_frequency):
+                        await self._changed.wait()
+                    await asyncio.sleep(SETTLE)
+                except TimeoutError:
+                    pass
+        finally:
+            self._watch.close()
+
+    async def _scan(self) -> None:
+        try:
+            signature = await asyncio.to_thread(look, self._path)
+            if signature == self._signature:
+                return
+            pods, problems = await asyncio.to_thread(read_manifests, self._path, self._node_name)
+            self._signature = signature
+        except OSError as error:
+            # what is there can not be known: the pods that run stay
+            self._log({str(self._path): str(error)})
+            return
+        self._log(problems)
+        if pods != self._last:
+            self._last = pods
+            self._deliveries.deliver(SOURCE_FILE, pods)
+
+    def _log(self, problems: dict[str, str]) -> None:
+        for file, problem in problems.items():
+            if self._logged.get(file) != problem:
+                log.error("static pod manifest left out", extra={"file": file, "problem": problem})
+        self._logged = problems
+
+
+Signature = tuple[tuple[str, int, int, int], ...]
+"""Name, inode, size and time of change of each file."""
+
+
+def look(path: Path) -> Signature:
+    """What can be seen of manifests without reading them. Raises OSError."""
+    try:
+        files = _files(path)
+    except FileNotFoundError:
+        return ()
+    seen = []
+    for file in files:
+        try:
+            found = file.stat()
+        except OSError:
+            continue
+        seen.append((file.name, found.st_ino, found.st_size, found.st_mtime_ns))
+    return tuple(seen)
+
+
+def read_manifests(path: Path, node_name: str) -> tuple[list[api.Pod], dict[str, str]]:
+    """Read all manifests below a path: the pods, and what is wrong by file.
+
+    A path that is not there has no pods. Raises OSError when the path can not be read.
+    """
+    try:
+        files = _files(path)
+    except FileNotFoundError:
+        return [], {}
+    pods: list[api.Pod] = []
+    problems: dict[str, str] = {}
+    for file in files:
+        try:
+            if file.is_file():
+                pods += decode_manifest(_read(file), Origin(node_name, str(file), is_file=True))
+        except FileNotFoundError:
+            continue
+        except (OSError, ManifestError) as error:
+            problems[str(file)] = str(error)
+    return pods, problems
+
+
+def _files(path: Path) -> list[Path]:
+    if not stat.S_ISDIR(path.stat().st_mode):
+        return [path]
+    return sorted(file for file in path.iterdir() if not file.name.startswith("."))
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(MAX_MANIFEST + 1)

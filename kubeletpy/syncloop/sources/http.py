@@ -1,0 +1,85 @@
+"""The source *http*: static pods from a URL, asked at intervals.
+
+What was read last stays in force while the URL does not answer with pods. It must never log the
+headers: they may hold credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+import aiohttp
+
+from kubeletpy.pods.pod import SOURCE_HTTP
+from kubeletpy.syncloop.sources.api import Deliveries
+from kubeletpy.syncloop.sources.manifest import (
+    MAX_MANIFEST,
+    ManifestError,
+    Origin,
+    decode_manifest,
+)
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 10.0
+
+
+class HttpSource:
+    """Asks ``url`` at once and every ``check_frequency`` seconds."""
+
+    def __init__(
+        self,
+        url: str,
+        node_name: str,
+        deliveries: Deliveries,
+        *,
+        headers: Mapping[str, Sequence[str]] | None = None,
+        check_frequency: float = 20.0,
+    ) -> None:
+        self._url = url
+        self._origin = Origin(node_name, url, is_file=False)
+        self._deliveries = deliveries
+        self._headers = [(k, v) for k, values in (headers or {}).items() for v in values]
+        self._check_frequency = check_frequency
+        self._last: bytes | None = None
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                try:
+                    self.take(await self._get(session))
+                    self._say("")
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    self._say(f"{type(error).__name__}: {error}")
+                except ManifestError as error:
+                    self._say(str(error))
+                await asyncio.sleep(self._check_frequency)
+
+    def take(self, body: bytes) -> None:
+        """Deliver what a body holds, unless it is that of the last time. Raises ManifestError."""
+        if body == self._last:
+            return
+        pods = decode_manifest(body, self._origin) if body.strip() else []
+        self._last = body
+        self._deliveries.deliver(SOURCE_HTTP, pods)
+
+    async def _get(self, session: aiohttp.ClientSession) -> bytes:
+        async with session.get(self._url, headers=self._headers) as response:
+            if response.status != 200:
+                raise ManifestError(f"answered with status {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(65536):
+                body += chunk
+                if len(body) > MAX_MANIFEST:
+                    raise ManifestError(f"larger than {MAX_MANIFEST} bytes")
+            return bytes(body)
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            log.error("static pods from URL not read", extra={"url": self._url, "problem": problem})
+        self._problem = problem

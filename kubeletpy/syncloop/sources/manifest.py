@@ -1,0 +1,205 @@
+"""From the text of a manifest to static pods (docs/reference, static pods).
+
+Pure. A manifest is written by people and programs that may be wrong or hostile: whatever it holds,
+it ends in pods or in one ManifestError that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
+from kubeletpy.syncloop.sources.references import forbidden_reference
+
+MAX_MANIFEST = 10 * 1024 * 1024
+"""Bytes."""
+MAX_NODES = 200_000
+"""Values in one manifest after its YAML aliases are followed."""
+
+_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class ManifestError(ValueError):
+    """A manifest that gives no pods; the message says why."""
+
+
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_BASE):  # type: ignore[misc]
+    """YAML as JSON has it: no dates."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a manifest comes from, which makes part of its pods' uids."""
+
+    node_name: str
+    location: str
+    """Path of the file, or URL."""
+    is_file: bool
+
+
+def decode_manifest(data: bytes, origin: Origin) -> list[api.Pod]:
+    """Read a manifest: one Pod, or from a URL also a PodList.
+
+    Raises:
+        ManifestError: too large, no YAML or JSON, no Pod, or a Pod that may not run as static pod.
+    """
+    if len(data) > MAX_MANIFEST:
+        raise ManifestError(f"larger than {MAX_MANIFEST} bytes")
+    document = _parse(data)
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if version != "v1":
+        raise ManifestError(f"apiVersion is {version!r}, not 'v1'")
+    if kind == "Pod":
+        return [static_pod(document, origin)]
+    if kind == "PodList" and not origin.is_file:
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise ManifestError("items is not a list")
+        return [static_pod(item, origin) for item in items]
+    raise ManifestError(f"kind is {kind!r}, not 'Pod'")
+
+
+def static_pod(manifest: Any, origin: Origin) -> api.Pod:
+    """Make a pod of this node of a manifest's Pod. Raises ManifestError."""
+    if not isinstance(manifest, Mapping):
+        raise ManifestError("a pod is not an object")
+    metadata, spec = manifest.get("metadata"), manifest.get("spec")
+    if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
+        raise ManifestError("metadata or spec is missing")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise ManifestError("invalid pod: name is needed for the pod")
+    annotations = metadata.get("annotations") or {}
+    if not isinstance(annotations, Mapping):
+        raise ManifestError("metadata.annotations is not an object")
+    uid = metadata.get("uid") or _uid(manifest, origin)
+    namespace = metadata.get("namespace") or "default"
+    if not isinstance(namespace, str) or not _LABEL.fullmatch(namespace):
+        raise ManifestError(f"invalid pod: metadata.namespace {namespace!r} is no DNS label")
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        raise ManifestError(f"invalid pod: metadata.uid {uid!r} is no uid")
+    full_name = f"{name}-{origin.node_name.lower()}"
+    if len(full_name) > 253 or not _SUBDOMAIN.fullmatch(full_name):
+        raise ManifestError(f"invalid pod: metadata.name {full_name!r} is no DNS subdomain")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **metadata,
+            "name": full_name,
+            "namespace": namespace,
+            "uid": uid,
+            "annotations": {**annotations, CONFIG_HASH: uid},
+        },
+        "spec": _spec(spec, origin),
+        "status": {"phase": "Pending"},
+    }
+    _check(pod)
+    return pod  # type: ignore[return-value]
+
+
+def _parse(data: bytes) -> Mapping[str, Any]:
+    try:
+        documents = [d for d in yaml.load_all(data, _Loader) if d is not None]
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ManifestError(f"neither YAML nor JSON: {first}") from error
+    if len(documents) != 1:
+        raise ManifestError(f"holds {len(documents)} documents, not one")
+    document = documents[0]
+    if not isinstance(document, Mapping):
+        raise ManifestError("is not an object")
+    budget = [MAX_NODES]
+    try:
+        plain: Mapping[str, Any] = _plain(document, budget)
+    except RecursionError as error:
+        raise ManifestError("is nested too deeply") from error
+    return plain
+
+
+def _plain(value: Any, budget: list[int]) -> Any:
+    """Copy as JSON has it: string keys, no shared parts, bounded in size."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise ManifestError(f"holds more than {MAX_NODES} values")
+    if isinstance(value, Mapping):
+        return {
+            key if isinstance(key, str) else json.dumps(key, default=str): _plain(item, budget)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(item, budget) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise ManifestError(f"holds a value of type {type(value).__name__}")
+
+
+def _uid(manifest: Mapping[str, Any], origin: Origin) -> str:
+    """Changes with the content and with where it lies."""
+    content = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    place = (
+        f"host:{origin.node_name}file:{origin.location}"
+        if origin.is_file
+        else f"url:{origin.location}"
+    )
+    return hashlib.md5(f"{content}{place}".encode(), usedforsecurity=False).hexdigest()
+
+
+def _spec(spec: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """The spec with what the API server would have filled in, as far as the node reads it."""
+    made: dict[str, Any] = {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+        "enableServiceLinks": True,
+        **{key: value for key, value in spec.items() if value is not None},
+        "nodeName": origin.node_name,
+    }
+    if origin.is_file:
+        wanted = {"operator": "Exists", "effect": "NoExecute"}
+        tolerations = spec.get("tolerations") or []
+        if isinstance(tolerations, list) and wanted not in tolerations:
+            made["tolerations"] = [*tolerations, wanted]
+    return made
+
+
+def _check(pod: Mapping[str, Any]) -> None:
+    try:
+        view = Pod(pod)  # type: ignore[arg-type]
+    except MalformedPod as error:
+        raise ManifestError(f"invalid pod: {error}") from error
+    names: set[str] = set()
+    for _, container in view.all_containers():
+        name = container["name"]
+        if not _LABEL.fullmatch(name):
+            raise ManifestError(f"invalid pod: container name {name!r} is no DNS label")
+        if name in names:
+            raise ManifestError(f"invalid pod: two containers are named {name!r}")
+        names.add(name)
+        image = container.get("image")
+        if not isinstance(image, str) or not image.strip():
+            raise ManifestError(f"invalid pod: container {name} has no image")
+    what = forbidden_reference(view.spec)
+    if what:
+        raise ManifestError(f"static pods may not reference {what}")

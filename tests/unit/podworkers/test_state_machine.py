@@ -1,0 +1,444 @@
+"""The pod worker's rules, row by row, and what must hold for any sequence of messages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
+from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    Finished,
+    Forgotten,
+    Interrupt,
+    RunStep,
+    Stage,
+    StepEnded,
+    Terminated,
+    TimerFired,
+    UpdateArrived,
+    WakeAfter,
+)
+from kubeletpy.podworkers.requeue import RequeueSettings, effective_grace, requeue_delay
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
+
+OK = SyncOutcome()
+UID = "uid-web"
+
+
+def update(machine: WorkerMachine, kind: UpdateType, pod=None, **kwargs) -> list[Effect]:
+    quiet = kwargs.pop("quiet", False)
+    return machine.handle(UpdateArrived(PodUpdate(kind, pod=pod, **kwargs), 100.0, quiet))
+
+
+def ended(machine: WorkerMachine, uid: str = UID, outcome: SyncOutcome | None = OK):
+    return machine.handle(StepEnded(uid, outcome, 200.0))
+
+
+def steps(effects: list[Effect]) -> list[tuple[str, Stage]]:
+    return [(e.uid, e.stage) for e in effects if isinstance(e, RunStep)]
+
+
+def kinds(effects: list[Effect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def syncing() -> WorkerMachine:
+    machine = WorkerMachine()
+    update(machine, UpdateType.CREATE, make_pod())
+    return machine
+
+
+def terminating() -> WorkerMachine:
+    machine = syncing()
+    ended(machine)
+    update(machine, UpdateType.KILL, make_pod())
+    return machine
+
+
+def terminated() -> WorkerMachine:
+    machine = terminating()
+    ended(machine)
+    return machine
+
+
+def finished() -> WorkerMachine:
+    machine = terminated()
+    ended(machine)
+    return machine
+
+
+def test_a_pods_whole_life():
+    machine = WorkerMachine()
+    assert steps(update(machine, UpdateType.CREATE, make_pod())) == [(UID, Stage.SYNC)]
+    assert kinds(ended(machine)) == [WakeAfter]
+    effects = update(machine, UpdateType.UPDATE, make_pod(deleting=30))
+    assert steps(effects) == [(UID, Stage.TERMINATING)]
+    effects = ended(machine)
+    assert kinds(effects) == [Terminated, RunStep]
+    assert steps(effects) == [(UID, Stage.TERMINATED)]
+    assert ended(machine) == [Finished(UID)]
+    assert machine.records[UID].stage is Stage.FINISHED
+    assert machine.handle(DesiredPods(frozenset(), 1.0)) == [Forgotten(UID)]
+    assert machine.records == {}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_first_sight_of_an_ended_pod_starts_as_terminated(phase):
+    machine = WorkerMachine()
+    pod = make_pod(phase=phase)
+    assert steps(update(machine, UpdateType.CREATE, pod, quiet=True)) == [(UID, Stage.TERMINATED)]
+
+
+def test_an_ended_pod_that_still_runs_is_terminated_first():
+    machine = WorkerMachine()
+    pod = make_pod(phase="Failed")
+    assert steps(update(machine, UpdateType.CREATE, pod)) == [(UID, Stage.TERMINATING)]
+
+
+@pytest.mark.parametrize(
+    ("message", "deleted", "evicted"),
+    [
+        ({"kind": UpdateType.UPDATE, "pod": make_pod(deleting=5)}, True, False),
+        ({"kind": UpdateType.UPDATE, "pod": make_pod(phase="Failed")}, False, False),
+        ({"kind": UpdateType.KILL, "pod": make_pod()}, False, False),
+        (
+            {"kind": UpdateType.KILL, "pod": make_pod(), "kill": KillOptions(evict=True)},
+            False,
+            True,
+        ),
+        ({"kind": UpdateType.KILL, "runtime_pod": runtime_status()}, True, False),
+    ],
+)
+def test_what_requests_termination(message, deleted, evicted):
+    machine = syncing()
+    assert update(machine, **message) == [Interrupt(UID)]
+    record = machine.records[UID]
+    assert (record.termination_requested, record.deleted, record.evicted) == (
+        True,
+        deleted,
+        evicted,
+    )
+    assert steps(ended(machine, outcome=None)) == [(UID, Stage.TERMINATING)]
+
+
+def test_a_terminal_sync_terminates():
+    machine = syncing()
+    assert steps(ended(machine, outcome=SyncOutcome(terminal=True))) == [(UID, Stage.TERMINATING)]
+    assert machine.records[UID].grace == 30
+
+
+def test_messages_while_syncing_replace_each_other():
+    machine = syncing()
+    assert update(machine, UpdateType.UPDATE, make_pod(labels={"v": "1"}), received_at=5.0) == []
+    update(machine, UpdateType.UPDATE, make_pod(labels={"v": "2"}), received_at=7.0)
+    (step,) = ended(machine)
+    assert isinstance(step, RunStep)
+    assert step.work.pod.labels == {"v": "2"}
+    assert step.work.received_at == 5.0
+
+
+@pytest.mark.parametrize("made", [terminating, terminated, finished])
+def test_create_after_termination_asks_for_a_restart(made):
+    machine = made()
+    assert update(machine, UpdateType.CREATE, make_pod()) == []
+    assert machine.records[UID].restart_requested
+    while machine.records[UID].running:
+        ended(machine)
+    assert machine.handle(DesiredPods(frozenset({UID}), 1.0)) == [Forgotten(UID)]
+    assert steps(update(machine, UpdateType.CREATE, make_pod())) == [(UID, Stage.SYNC)]
+
+
+@pytest.mark.parametrize("kind", [UpdateType.UPDATE, UpdateType.SYNC, UpdateType.KILL])
+def test_finished_ignores_everything(kind):
+    machine = finished()
+    assert update(machine, kind, make_pod()) == []
+    assert machine.records[UID].stage is Stage.FINISHED
+
+
+def test_terminated_ignores_a_runtime_only_kill():
+    machine = terminated()
+    assert update(machine, UpdateType.KILL, runtime_pod=runtime_status()) == []
+    assert machine.records[UID].pending is None
+
+
+def test_runtime_pods_can_only_be_killed():
+    machine = WorkerMachine()
+    assert update(machine, UpdateType.SYNC, runtime_pod=runtime_status()) == []
+    assert machine.records == {}
+
+
+def test_a_runtime_only_pod_leaves_nothing():
+    machine = WorkerMachine()
+    kill = KillOptions(grace_override=1)
+    effects = update(machine, UpdateType.KILL, runtime_pod=runtime_status(), kill=kill)
+    assert steps(effects) == [(UID, Stage.TERMINATING)]
+    assert effects[0].grace == 1
+    assert ended(machine) == [Terminated(UID), Forgotten(UID)]
+    assert machine.records == {}
+
+
+def test_a_runtime_only_kill_of_a_known_pod_uses_the_pod():
+    machine = syncing()
+    ended(machine)
+    (step,) = update(machine, UpdateType.KILL, runtime_pod=runtime_status())
+    assert step.work.pod is not None
+    assert step.work.runtime_pod is None
+
+
+@pytest.mark.parametrize(
+    ("current", "deletion", "override", "expected"),
+    [
+        (None, None, None, 30),
+        (None, 10, None, 10),
+        (None, 10, 5, 5),
+        (None, 10, 20, 10),
+        (5, 10, 20, 5),
+        (5, None, 3, 3),
+        (None, 0, None, 1),
+        (None, None, 0, 1),
+        (20, None, None, 20),
+    ],
+)
+def test_grace(current, deletion, override, expected):
+    assert effective_grace(current, make_pod(deleting=deletion), override) == expected
+
+
+def test_a_shorter_grace_counts_from_the_next_attempt():
+    machine = terminating()
+    assert machine.records[UID].grace == 30
+    assert update(machine, UpdateType.UPDATE, make_pod(deleting=3)) == []
+    (step,) = ended(machine, outcome=SyncOutcome(error="killing failed"))
+    assert (step.stage, step.grace) == (Stage.TERMINATING, 3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "delay"),
+    [
+        (SyncOutcome(), 60.0 * 1.25),
+        (SyncOutcome(error="no", network_not_ready=True), 1.25),
+        (SyncOutcome(error="backoff", retry_at=1007.5), 7.5),
+        (SyncOutcome(error="backoff over", retry_at=990.0), 0.0),
+        (SyncOutcome(error="far", retry_at=9999.0), 75.0),
+        (SyncOutcome(retry_at=1030.0), 30.0),
+        (SyncOutcome(error="other"), 12.5),
+        (None, 12.5),
+    ],
+)
+def test_requeue(outcome, delay):
+    assert requeue_delay(outcome, 1000.0, 0.25, RequeueSettings()) == pytest.approx(delay)
+
+
+def test_the_timer_runs_the_pod_again():
+    machine = syncing()
+    ended(machine)
+    (step,) = machine.handle(TimerFired(UID, 1.0))
+    assert (step.stage, step.work.type) == (Stage.SYNC, UpdateType.SYNC)
+    assert machine.handle(TimerFired(UID, 1.0)) == []
+
+
+class TestOrphanPass:
+    def test_desired_pods_stay(self):
+        machine = syncing()
+        assert machine.handle(DesiredPods(frozenset({UID}), 1.0)) == []
+        assert machine.records[UID].stage is Stage.SYNC
+
+    def test_a_syncing_orphan_is_terminated(self):
+        machine = syncing()
+        assert machine.handle(DesiredPods(frozenset(), 1.0)) == [Interrupt(UID)]
+        record = machine.records[UID]
+        assert (record.deleted, record.grace) == (True, 30)
+        assert steps(ended(machine, outcome=None)) == [(UID, Stage.TERMINATING)]
+
+    def test_a_terminating_orphan_is_tried_again(self):
+        machine = terminating()
+        ended(machine, outcome=SyncOutcome(error="no"))
+        effects = machine.handle(DesiredPods(frozenset(), 1.0))
+        assert steps(effects) == [(UID, Stage.TERMINATING)]
+
+    def test_one_never_started_is_forgotten(self):
+        machine = WorkerMachine()
+        update(machine, UpdateType.CREATE, make_static(uid="one"))
+        update(machine, UpdateType.CREATE, make_static(uid="two"))
+        effects = machine.handle(DesiredPods(frozenset({"one"}), 1.0))
+        assert effects == [Terminated("two"), Forgotten("two")]
+
+
+class TestStaticNames:
+    def test_the_second_waits_for_the_first(self):
+        machine = WorkerMachine()
+        one, two = make_static(uid="one"), make_static(uid="two")
+        assert steps(update(machine, UpdateType.CREATE, one)) == [("one", Stage.SYNC)]
+        assert update(machine, UpdateType.CREATE, two) == []
+        ended(machine, "one")
+        update(machine, UpdateType.KILL, one)
+        ended(machine, "one")
+        assert ended(machine, "one") == [
+            Finished("one"),
+            *[e for e in [machine_step(machine, "two")] if e],
+        ]
+
+    def test_one_that_waits_and_is_to_end_never_starts(self):
+        machine = WorkerMachine()
+        update(machine, UpdateType.CREATE, make_static(uid="one"))
+        update(machine, UpdateType.CREATE, make_static(uid="two"))
+        update(machine, UpdateType.CREATE, make_static(uid="three"))
+        effects = update(machine, UpdateType.KILL, make_static(uid="two"))
+        assert effects == [Terminated("two"), Finished("two")]
+        ended(machine, "one")
+        update(machine, UpdateType.KILL, make_static(uid="one"))
+        ended(machine, "one")
+        assert steps(ended(machine, "one")) == [("three", Stage.SYNC)]
+
+
+def machine_step(machine: WorkerMachine, uid: str) -> RunStep | None:
+    record = machine.records[uid]
+    assert record.running is Stage.SYNC
+    return RunStep(uid, Stage.SYNC, record.active, 1, None)
+
+
+def test_queries():
+    rows = {
+        # could run, finished, requested, terminating, remove runtime, remove content
+        "unknown": (True, False, False, False, False, False),
+        "sync": (True, False, False, False, False, False),
+        "terminating": (True, False, True, True, False, False),
+        "terminated": (False, False, True, True, True, False),
+        "finished": (False, True, True, True, True, False),
+    }
+    made = {
+        "unknown": WorkerMachine(),
+        "sync": syncing(),
+        "terminating": terminating(),
+        "terminated": terminated(),
+        "finished": finished(),
+    }
+    for name, expected in rows.items():
+        assert asked(made[name]) == expected, name
+    empty = WorkerMachine()
+    empty.handle(DesiredPods(frozenset(), 1.0))
+    assert asked(empty) == (False, True, False, True, True, True)
+
+
+def asked(machine: WorkerMachine) -> tuple[bool, ...]:
+    queries = WorkerQueries(machine)
+    return (
+        queries.could_have_running_containers(UID),
+        queries.should_be_finished(UID),
+        queries.is_termination_requested(UID),
+        queries.should_containers_be_terminating(UID),
+        queries.should_runtime_be_removed(UID),
+        queries.should_content_be_removed(UID),
+    )
+
+
+# -- any sequence of messages ----------------------------------------------------------------
+
+UIDS = ("a", "b", "c")
+
+
+def _pod(uid: str, deleting: int | None, phase: str):
+    if uid == "a":
+        return make_pod("api", uid, deleting=deleting, phase=phase)
+    return make_static("same", uid, deleting=deleting)
+
+
+uids = st.sampled_from(UIDS)
+outcomes = st.sampled_from(
+    [
+        None,
+        SyncOutcome(),
+        SyncOutcome(error="x"),
+        SyncOutcome(terminal=True),
+        SyncOutcome(error="x", retry_at=1.0),
+    ]
+)
+updates = st.builds(
+    lambda kind, uid, deleting, phase, grace, quiet: UpdateArrived(
+        PodUpdate(kind, pod=_pod(uid, deleting, phase), kill=KillOptions(grace_override=grace)),
+        1.0,
+        quiet,
+    ),
+    st.sampled_from(list(UpdateType)),
+    uids,
+    st.sampled_from([None, None, None, 0, 5, 40]),
+    st.sampled_from(["", "", "", "Failed"]),
+    st.sampled_from([None, 1, 7]),
+    st.booleans(),
+)
+runtime_kills = st.builds(
+    lambda uid: UpdateArrived(
+        PodUpdate(UpdateType.KILL, runtime_pod=runtime_status(uid, name="x")), 1.0
+    ),
+    uids,
+)
+events = st.lists(
+    st.one_of(
+        updates,
+        runtime_kills,
+        st.builds(lambda uid, outcome: StepEnded(uid, outcome, 2.0, 0.1), uids, outcomes),
+        st.builds(lambda uid: TimerFired(uid, 3.0), uids),
+        st.builds(lambda chosen: DesiredPods(chosen, 4.0), st.frozensets(uids)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(events)
+def test_terminations_are_never_lost(sequence: list[Event]):
+    machine = WorkerMachine()
+    running: dict[str, Stage] = {}
+    for event in sequence:
+        before = dict(machine.records)
+        if isinstance(event, StepEnded):
+            if event.uid not in running:
+                continue
+            del running[event.uid]
+        for effect in machine.handle(event):
+            if isinstance(effect, RunStep):
+                assert effect.uid not in running, "two steps of one pod at once"
+                running[effect.uid] = effect.stage
+        for uid, record in machine.records.items():
+            old = before.get(uid)
+            assert record.running is running.get(uid)
+            if old is not None and old.first_seen_at == record.first_seen_at:
+                assert record.termination_requested or not old.termination_requested
+                assert record.terminated_at is not None or old.terminated_at is None
+                assert record.finished or not old.finished
+                if old.grace is not None:
+                    assert record.grace is not None
+                    assert record.grace <= old.grace
+            if record.termination_requested and record.running is None and not record.finished:
+                assert record.active is not None
+        names = [u for u in running if u != "a" and machine.records[u].started_at is not None]
+        assert len(names) <= 1, "two static pods of one name at once"
+
+
+@settings(max_examples=100, deadline=None)
+@given(events)
+def test_a_log_replays(sequence: list[Event]):
+    first, second = WorkerMachine(), WorkerMachine()
+    assert [first.handle(e) for e in sequence] == [second.handle(e) for e in sequence]
+    assert first.records == second.records
+
+
+@settings(max_examples=200, deadline=None)
+@given(events)
+def test_every_pod_comes_to_its_end(sequence: list[Event]):
+    """Once nobody wants a pod, steps that work bring every record to nothing."""
+    machine = WorkerMachine()
+    for event in sequence:
+        machine.handle(event)
+    for _ in range(12):
+        for uid in UIDS:
+            record = machine.records.get(uid)
+            if record is not None and record.running is not None:
+                machine.handle(StepEnded(uid, SyncOutcome(), 5.0))
+        machine.handle(DesiredPods(frozenset(), 6.0))
+    assert machine.records == {}
