@@ -81,7 +81,9 @@ def _openapi(request: web.Request, parts: list[str]) -> web.StreamResponse:
     if parts == ["v2"]:
         for media, _ in negotiation.alternatives(accept or "application/json"):
             if media in (_V2_PROTOBUF, _V2_PROTOBUF_OLD):
-                return json_response(request, openapi.v2_protobuf(), content_type=media)
+                # What kubectl asks for is no valid media type: its own parser refuses the "@".
+                body = openapi.v2_protobuf()
+                return json_response(request, body, content_type=_V2_PROTOBUF_OLD)
             if media in ("application/json", "application/*", "*/*"):
                 return json_response(request, openapi.v2_json())
         raise errors.not_acceptable(("application/json", _V2_PROTOBUF))
