@@ -74,12 +74,12 @@ def build_environment(
     variables: dict[str, str] = {}
     for group in container.get("envFrom") or ():
         variables.update(_group(pod, group, inputs.sources))
+    size = sum(map(len, variables.values()))
 
     def known(name: str) -> str | None:
         found = variables.get(name)
         return services.get(name) if found is None else found
 
-    size = sum(map(len, variables.values()))
     for entry in container.get("env") or ():
         name = entry.get("name") or ""
         try:
@@ -94,9 +94,9 @@ def build_environment(
         variables[name] = value
         size += len(value)
         if size > MAX_ENVIRONMENT:
-            raise ContainerConfigError(
-                f"the environment is larger than {MAX_ENVIRONMENT} characters at variable {name}"
-            )
+            break
+    if size > MAX_ENVIRONMENT:
+        raise ContainerConfigError(f"the environment is larger than {MAX_ENVIRONMENT} characters")
     for name, value in services.items():
         variables.setdefault(name, value)
     return variables

@@ -6,8 +6,6 @@ Source: docs/reference, names (log).
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
 MAX_FILE_NAME = 255
 _SUFFIX = ".log"
 _MIN_ID = 6
@@ -19,14 +17,14 @@ class UnsafeName(ValueError):
 
 def pod_log_directory(logs_root: str, namespace: str, name: str, uid: str) -> str:
     """``{root}/{namespace}_{name}_{uid}``: the sandbox's log_directory. Raises UnsafeName."""
-    return str(PurePosixPath(logs_root, _part(f"{namespace}_{name}_{uid}")))
+    return f"{logs_root}/{_part(f'{namespace}_{name}_{uid}')}"
 
 
 def container_log_directory(
     logs_root: str, namespace: str, name: str, uid: str, container: str
 ) -> str:
     """The directory of one container's logs. Raises UnsafeName."""
-    return str(PurePosixPath(pod_log_directory(logs_root, namespace, name, uid), _part(container)))
+    return f"{pod_log_directory(logs_root, namespace, name, uid)}/{_part(container)}"
 
 
 def container_log_path(container: str, restart_count: int) -> str:
@@ -44,7 +42,7 @@ def log_link(
 ) -> str:
     """``{root}/{pod}_{namespace}_{container}-{id}.log``, the name cut to 255. Raises UnsafeName."""
     name = _part(f"{pod_name}_{namespace}_{container}-{container_id}")
-    return str(PurePosixPath(links_root, name[: MAX_FILE_NAME - len(_SUFFIX)] + _SUFFIX))
+    return f"{links_root}/{name[: MAX_FILE_NAME - len(_SUFFIX)]}{_SUFFIX}"
 
 
 def container_id_of_log_link(link_name: str) -> str | None:

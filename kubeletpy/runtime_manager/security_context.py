@@ -7,7 +7,6 @@ Source: docs/reference, "Security context".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
@@ -198,14 +197,13 @@ def _seccomp(profile: api.SeccompProfile | None, settings: RuntimeSettings) -> c
         raise ContainerConfigError(
             "localhostProfile must be set if seccompProfile type is Localhost."
         )
-    relative = PurePosixPath(path)
-    if relative.is_absolute() or ".." in relative.parts:
+    if path.startswith("/") or ".." in path.split("/"):
         raise ContainerConfigError(
             f'seccompProfile.localhostProfile "{path}" must be a relative path without ".."'
         )
     return cri.SecurityProfile(
         profile_type=cri.SecurityProfile.Localhost,
-        localhost_ref=str(PurePosixPath(settings.seccomp_root, relative)),
+        localhost_ref=f"{settings.seccomp_root}/{path}",
     )
 
 

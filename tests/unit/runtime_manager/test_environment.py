@@ -22,7 +22,10 @@ class Objects:
     """Config maps, secrets and files that are there."""
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
-        return {"settings": {"COLOR": "blue", "SIZE": "L"}}.get(name)
+        return {
+            "settings": {"COLOR": "blue", "SIZE": "L"},
+            "large": {"KEY": "x" * 1_000_000},
+        }.get(name)
 
     def secret(self, name: str) -> Mapping[str, str] | None:
         return {"token": {"TOKEN": "hunter2", "COLOR": "secret-blue"}}.get(name)
@@ -152,6 +155,9 @@ def test_references_cannot_grow_without_end() -> None:
     env += [{"name": f"V{i}", "value": f"$(V{i - 1})" * 10} for i in range(1, 12)]
     with pytest.raises(ContainerConfigError, match="environment variable V"):
         environment(env=env)
+    groups = [{"prefix": f"P{i}_", "configMapRef": {"name": "large"}} for i in range(9)]
+    with pytest.raises(ContainerConfigError, match=str(MAX_ENVIRONMENT)):
+        environment(envFrom=groups)
     many = [{"name": f"V{i}", "value": "x" * 1_000_000} for i in range(9)]
     with pytest.raises(ContainerConfigError, match=str(MAX_ENVIRONMENT)):
         environment(env=many)
