@@ -4,7 +4,10 @@
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
 # Sections: lint types imports generated unit sim integration (all of them when none is named).
-# For example:  ./test.sh unit          ./test.sh integration -k address -x
+# For example:
+#   ./test.sh unit
+#   ./test.sh integration -k address -x
+#   ./test.sh integration tests/integration/environment
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 
@@ -50,11 +53,24 @@ system_packages() {
     echo ready
 }
 
-# pytest on one folder; "no test matches" is an error only when nobody chose tests.
+# pytest on one folder, or on those of the chosen paths that are in it; "no test matches" is an
+# error only when nobody chose tests.
 tests() {
-    local folder="$1" code=0
+    local folder="$1" code=0 argument arguments=() paths=()
     shift
-    python -m pytest -p tools.env.no_skips "$@" "$folder" "${chosen[@]}" || code=$?
+    for argument in "${chosen[@]}"; do
+        case "$argument" in
+        "$folder" | "$folder"/*) paths+=("$argument") ;;
+        tests/*) ;;
+        *) arguments+=("$argument") ;;
+        esac
+    done
+    if [ ${#paths[@]} -eq 0 ] && [[ " ${chosen[*]}" == *" tests/"* ]]; then
+        echo "no chosen path is in $folder"
+        return 0
+    fi
+    [ ${#paths[@]} -gt 0 ] || paths=("$folder")
+    python -m pytest -p tools.env.no_skips "$@" "${arguments[@]}" "${paths[@]}" || code=$?
     [ "$code" -ne 5 ] || [ ${#chosen[@]} -eq 0 ] || code=0
     return "$code"
 }
