@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
 
 BEFORE_FIRST_APPLY = "before-first-apply"
+CLIENT_SIDE_APPLY = "kubectl-client-side-apply"
 _MAX_MANAGERS = 30
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_ANNOTATION: Path = ("f:metadata", "f:annotations", f"f:{_LAST_APPLIED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +134,23 @@ def _same(live: JSON | None, merged: JSON) -> bool:
 
 
 def _known(definition_name: str | None, live: JSON | None) -> list[_Manager]:
-    """The recorded managers; an object without any belongs to whoever wrote it before."""
+    """The recorded managers; an object without any belongs to whoever wrote it before.
+
+    What client-side apply set is known from its annotation, and is named so that kubectl finds it
+    when it moves to server-side apply; then nothing else is claimed, above all not what admission
+    added.
+    """
     recorded = _managers(live)
     if recorded or live is None:
         return recorded
-    fields = field_sets.of_object(definition_name, {k: v for k, v in live.items() if k != "status"})
-    members = frozenset(field_sets.paths(fields))
     version = str(live.get("apiVersion", ""))
     time = str((live.get("metadata") or {}).get("creationTimestamp") or "")
+    applied = _last_applied(definition_name, live)
+    if applied:
+        members = applied | {_ANNOTATION}
+        return [_Manager(CLIENT_SIDE_APPLY, "Update", version, time, "", members)]
+    fields = field_sets.of_object(definition_name, {k: v for k, v in live.items() if k != "status"})
+    members = frozenset(field_sets.paths(fields))
     return [_Manager(BEFORE_FIRST_APPLY, "Update", version, time, "", members)]
 
 

@@ -143,12 +143,15 @@ def test_kubectl_takes_over_what_it_applied_from_the_client() -> None:
     live = config({"k": "v", "l": "w"})
     last = json.dumps(config({"k": "v"}))
     live["metadata"]["annotations"] = {apply._LAST_APPLIED: last}
-    assert put(live, config({"k": "new"}), "kubectl")["data"] == {"k": "new", "l": "w"}
-    with pytest.raises(ApiError, match=r"\.data\.l"):
-        put(live, config({"l": "new"}), "kubectl")
-    live["metadata"]["annotations"] = {apply._LAST_APPLIED: "[1, {"}
-    with pytest.raises(ApiError, match=r"\.data\.k"):
-        put(live, config({"k": "new"}), "kubectl")
+    found = put(live, config({"k": "new"}), "kubectl")
+    assert found["data"] == {"k": "new", "l": "w"}
+    assert set(owners(found)) == {apply.CLIENT_SIDE_APPLY, "kubectl"}
+    with pytest.raises(ApiError, match=r'"kubectl-client-side-apply" using v1: \.data\.k'):
+        put(live, config({"k": "new"}), "another")
+    for unreadable in ("[1, {", "3", "[]", '{"metadata": 5}', '{"data": {"k": [[]]}, "spec": 1}'):
+        live["metadata"]["annotations"] = {apply._LAST_APPLIED: unreadable}
+        with pytest.raises(ApiError, match=r"\.data\.k"):
+            put(live, config({"k": "new"}), "another")
 
 
 def test_refused_configurations() -> None:
