@@ -1,0 +1,326 @@
+"""The workers in motion, on virtual time, with a syncer that records what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
+from kubeletpy.podworkers.records import Event
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.remote.errors import Unavailable
+from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
+
+UID = "uid-web"
+
+
+class FakeRuntime:
+    """Answers get_pod_status only."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.error: Exception | None = None
+
+    async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return PodRuntimeStatus(uid, name, namespace)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
+        self.events.append((reason, message))
+
+
+class RecordingSyncer:
+    """Each verb notes its time, and does what ``script`` says."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+        self.graces: list[int] = []
+        self.pods: list[Pod] = []
+        self.on_sync: Callable[[], Awaitable[SyncOutcome]] = self._ok
+        self.on_terminate: Callable[[], Awaitable[SyncOutcome]] = self._ok
+        self.on_finish: Callable[[], Awaitable[SyncOutcome]] = self._ok
+
+    async def _ok(self) -> SyncOutcome:
+        return SyncOutcome()
+
+    def _note(self, verb: str) -> None:
+        self.calls.append((verb, asyncio.get_running_loop().time()))
+
+    async def sync_pod(self, update_type, pod, mirror, status, is_terminating) -> SyncOutcome:
+        self._note("sync")
+        self.pods.append(pod)
+        return await self.on_sync()
+
+    async def sync_terminating_pod(self, pod, status, grace, override) -> SyncOutcome:
+        self._note("terminate")
+        self.graces.append(grace)
+        return await self.on_terminate()
+
+    async def sync_terminating_runtime_pod(self, status) -> SyncOutcome:
+        self._note("terminate-runtime")
+        return await self.on_terminate()
+
+    async def sync_terminated_pod(self, pod, status) -> SyncOutcome:
+        self._note("finish")
+        return await self.on_finish()
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.calls]
+
+
+class Setup:
+    def __init__(self, populated: bool = True) -> None:
+        self.syncer, self.runtime, self.recorder = RecordingSyncer(), FakeRuntime(), Recorder()
+        self.cache = PodStatusCache()
+        self.cache.populated = populated
+        self.log: list[Event] = []
+        self.workers = AsyncPodWorkers(
+            self.syncer,
+            self.cache,
+            self.runtime,  # type: ignore[arg-type]
+            self.recorder,
+            LoopClock(),
+            rng=random.Random(1),
+            event_log=self.log.append,
+        )
+
+    def send(self, kind: UpdateType, pod: Pod | None = None, **kwargs: Any) -> None:
+        self.workers.update_pod(PodUpdate(kind, pod=pod or make_pod(), **kwargs))
+
+
+def sleeping(seconds: float, outcome: SyncOutcome | None = None):
+    async def act() -> SyncOutcome:
+        await asyncio.sleep(seconds)
+        return outcome or SyncOutcome()
+
+    return act
+
+
+@on_virtual_time
+async def test_from_create_to_finished_without_any_wait():
+    s = Setup()
+    s.send(UpdateType.CREATE)
+    await settle()
+    s.send(UpdateType.UPDATE, make_pod(deleting=30))
+    await settle()
+    assert [c for c in s.syncer.calls if c[1] == 0.0] == s.syncer.calls
+    assert s.syncer.verbs == ["sync", "terminate", "finish"]
+    assert s.workers.should_be_finished(UID)
+    assert s.workers.busy == 0
+
+
+@on_virtual_time
+async def test_a_sync_that_waits_is_cut_short_by_termination():
+    s = Setup()
+    s.syncer.on_sync = sleeping(1000)
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(1)
+    s.send(UpdateType.KILL, kill=KillOptions(grace_override=4))
+    await settle()
+    assert s.syncer.calls[1] == ("terminate", 1.0)
+    assert s.syncer.graces == [4]
+
+
+@on_virtual_time
+async def test_termination_before_the_step_has_begun():
+    s = Setup()
+    s.send(UpdateType.CREATE)
+    s.send(UpdateType.KILL)
+    await settle()
+    assert s.syncer.verbs == ["terminate", "finish"]
+
+
+@on_virtual_time
+async def test_the_latest_message_wins():
+    s = Setup()
+    s.syncer.on_sync = sleeping(1)
+    for version in ("1", "2", "3"):
+        s.send(UpdateType.UPDATE, make_pod(labels={"v": version}))
+    await asyncio.sleep(5)
+    assert [pod.labels["v"] for pod in s.syncer.pods] == ["1", "3"]
+
+
+@on_virtual_time
+async def test_a_backoff_ends_at_its_instant():
+    s = Setup()
+    due = LoopClock().now() + 7.25
+    s.syncer.on_sync = sleeping(0, SyncOutcome(error="CrashLoopBackOff", retry_at=due))
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(7.3)
+    assert s.syncer.calls[1] == ("sync", pytest.approx(7.25, abs=1e-6))
+
+
+@on_virtual_time
+async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once():
+    s = Setup()
+    s.syncer.on_sync = sleeping(0, SyncOutcome(error="no"))
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(5)
+    s.send(UpdateType.UPDATE)
+    await asyncio.sleep(16)
+    times = [at for _, at in s.syncer.calls]
+    assert times[:2] == [0.0, 5.0]
+    assert 15.0 <= times[2] <= 20.0
+    assert len(times) == 3
+
+
+@on_virtual_time
+async def test_a_fault_in_a_step_ends_neither_pod_nor_agent():
+    s = Setup()
+
+    async def broken() -> SyncOutcome:
+        raise KeyError("bug")
+
+    s.syncer.on_sync = broken
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(20)
+    assert len(s.syncer.calls) >= 2
+    assert any("KeyError" in entry.decision.why for entry in s.workers.history.of(UID))
+
+
+@on_virtual_time
+async def test_kill_pod_waits_until_nothing_runs():
+    s = Setup()
+    s.syncer.on_terminate = sleeping(3)
+    s.send(UpdateType.CREATE)
+    await settle()
+    await s.workers.kill_pod(make_pod(), KillOptions(grace_override=2))
+    assert asyncio.get_running_loop().time() == 3.0
+    await s.workers.kill_pod(make_pod(), KillOptions())
+
+
+@on_virtual_time
+async def test_kill_pod_gives_up_and_the_kill_goes_on():
+    s = Setup()
+    s.syncer.on_terminate = sleeping(100)
+    with pytest.raises(TimeoutError):
+        await s.workers.kill_pod(make_pod(), KillOptions(grace_override=20))
+    assert asyncio.get_running_loop().time() == 30.0
+    assert s.recorder.events[0][0] == "ExceededGracePeriod"
+    await asyncio.sleep(75)
+    assert s.workers.should_be_finished(UID)
+
+
+@on_virtual_time
+async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed():
+    s = Setup()
+    s.send(UpdateType.CREATE)
+    await settle()
+    assert s.runtime.asked == 0
+    before = Setup(populated=False)
+    before.send(UpdateType.CREATE)
+    await settle()
+    assert before.runtime.asked == 1
+
+
+@on_virtual_time
+async def test_no_status_no_step():
+    s = Setup(populated=False)
+    s.runtime.error = Unavailable("ListPodSandbox", "gone")
+    s.send(UpdateType.CREATE)
+    await settle()
+    assert s.syncer.calls == []
+    assert s.recorder.events[0][0] == "FailedSync"
+    s.runtime.error = None
+    await asyncio.sleep(16)
+    assert s.syncer.verbs == ["sync"]
+
+
+@on_virtual_time
+async def test_an_interrupted_step_makes_the_worker_ask():
+    s = Setup()
+    s.syncer.on_sync = sleeping(1000)
+    s.send(UpdateType.CREATE)
+    await settle()
+    s.send(UpdateType.KILL)
+    await settle()
+    assert s.runtime.asked == 1
+
+
+@on_virtual_time
+async def test_what_the_worker_knows_itself_does_not_wake_it():
+    s = Setup()
+
+    async def starts() -> SyncOutcome:
+        await asyncio.sleep(1)
+        s.cache.set(runtime_status(at=50), own=True)
+        return SyncOutcome()
+
+    s.syncer.on_sync = starts
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(0.5)
+    s.cache.set(runtime_status(state=ContainerState.CREATED, at=40))
+    s.workers.runtime_changed(UID)
+    await asyncio.sleep(10)
+    assert s.syncer.verbs == ["sync"]
+    assert not s.cache.set(runtime_status(at=60))
+
+
+@on_virtual_time
+async def test_an_exit_during_a_step_is_looked_at_right_after_it():
+    s = Setup()
+
+    async def starts() -> SyncOutcome:
+        await asyncio.sleep(1)
+        s.cache.set(runtime_status(at=50), own=True)
+        return SyncOutcome()
+
+    s.syncer.on_sync = starts
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(0.5)
+    s.cache.set(runtime_status(state=ContainerState.EXITED, at=60))
+    s.workers.runtime_changed(UID)
+    await asyncio.sleep(0.6)
+    assert s.syncer.calls == [("sync", 0.0), ("sync", 1.0)]
+
+
+@on_virtual_time
+async def test_close_leaves_pods_and_ends_promptly():
+    s = Setup()
+    s.syncer.on_sync = sleeping(1000)
+    s.send(UpdateType.CREATE)
+    await settle()
+    await s.workers.close()
+    assert asyncio.get_running_loop().time() == 0.0
+    await asyncio.sleep(100)
+    assert s.syncer.verbs == ["sync"]
+
+
+@on_virtual_time
+async def test_an_idle_pod_has_no_task():
+    s = Setup()
+    s.send(UpdateType.CREATE)
+    await eventually(lambda: s.workers.busy == 0)
+    assert len(asyncio.all_tasks()) == 1
+
+
+@on_virtual_time
+async def test_the_log_replays():
+    s = Setup()
+    s.syncer.on_sync = sleeping(1, SyncOutcome(error="x"))
+    s.send(UpdateType.CREATE)
+    await asyncio.sleep(100)
+    s.send(UpdateType.KILL)
+    await asyncio.sleep(10)
+    s.workers.sync_known_pods([])
+    machine = WorkerMachine()
+    for event in s.log:
+        machine.handle(event)
+    assert machine.records == s.workers.machine.records == {}

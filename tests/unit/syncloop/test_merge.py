@@ -1,0 +1,157 @@
+"""The merge of the sources, and that one event has the effect of a full set."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE
+from kubeletpy.syncloop.merge import Merge
+from kubeletpy.syncloop.operations import Merged, Op
+from tests.unit.podworkers.builders import pod_object
+
+NOW = 1_700_000_000.5
+
+
+def ops(merged: Merged) -> list[tuple[Op, list[str]]]:
+    return [(o.op, [pod.uid for pod in o.pods]) for o in merged.operations]
+
+
+def test_each_kind_of_change():
+    merge = Merge()
+    web = pod_object("web")
+    assert ops(merge.set_pods("api", [web], NOW)) == [(Op.ADD, ["uid-web"])]
+    assert ops(merge.set_pods("api", [web], NOW)) == []
+    assert ops(merge.set_pods("api", [{**web, "status": {"phase": "Running"}}], NOW)) == [
+        (Op.RECONCILE, ["uid-web"])
+    ]
+    changed = pod_object("web", labels={"a": "b"})
+    assert ops(merge.set_pods("api", [changed], NOW)) == [(Op.UPDATE, ["uid-web"])]
+    going = pod_object("web", labels={"a": "b"}, deleting=30)
+    assert ops(merge.set_pods("api", [going], NOW)) == [(Op.DELETE, ["uid-web"])]
+    assert ops(merge.set_pods("api", [], NOW)) == [(Op.REMOVE, ["uid-web"])]
+
+
+def test_metadata_that_does_not_count():
+    merge = Merge()
+    merge.set_pods("api", [pod_object("web")], NOW)
+    other = pod_object("web")
+    other["metadata"]["resourceVersion"] = "7"
+    other["metadata"]["managedFields"] = []
+    other["metadata"]["annotations"] = {CONFIG_SEEN: "x", CONFIG_SOURCE: "file"}
+    assert ops(merge.set_pods("api", [other], NOW)) == []
+    assert merge.pods("api")["uid-web"].metadata["resourceVersion"] == "7"
+
+
+def test_the_first_delivery_says_so_even_when_empty():
+    merge = Merge()
+    assert not merge.seen("file")
+    assert ops(merge.set_pods("file", [], NOW)) == [(Op.ADD, [])]
+    assert merge.seen("file")
+    assert ops(merge.set_pods("file", [], NOW)) == []
+
+
+def test_annotations_of_origin_and_no_change_in_place():
+    merge = Merge()
+    web = pod_object("web")
+    web["metadata"]["annotations"] = {CONFIG_SOURCE: "file", "mine": "1"}
+    before = copy.deepcopy(web)
+    (operation,) = merge.set_pods("api", [web], NOW).operations
+    annotations = operation.pods[0].annotations
+    assert annotations[CONFIG_SOURCE] == "api"
+    assert annotations[CONFIG_SEEN] == "2023-11-14T22:13:20.500000000Z"
+    assert annotations["mine"] == "1"
+    assert web == before
+    again = pod_object("web", labels={"a": "b"})
+    (operation,) = merge.set_pods("api", [again], NOW + 60).operations
+    assert operation.pods[0].annotations[CONFIG_SEEN] == "2023-11-14T22:13:20.500000000Z"
+
+
+def test_a_mirror_stays_a_mirror():
+    merge = Merge()
+    mirror = pod_object("web")
+    mirror["metadata"]["annotations"] = {CONFIG_MIRROR: "hash"}
+    merge.set_pods("api", [mirror], NOW)
+    (operation,) = merge.set_pods("api", [pod_object("web", labels={"x": "y"})], NOW).operations
+    assert operation.pods[0].is_mirror
+
+
+def test_the_same_full_name_twice():
+    merge = Merge()
+    both = [pod_object("web", "one"), pod_object("web", "two")]
+    merged = merge.set_pods("file", both, NOW)
+    assert ops(merged) == [(Op.ADD, ["one"])]
+    assert [d.pod.uid for d in merged.duplicates] == ["two"]
+    assert merged.duplicates[0].message == (
+        'Error validating pod web_default(two) from file due to duplicate pod name "web", ignoring'
+    )
+    assert merge.set_pods("file", both, NOW).duplicates == ()
+    assert ops(merge.set_pods("file", both[1:], NOW)) == [(Op.REMOVE, ["one"]), (Op.ADD, ["two"])]
+
+
+def test_a_malformed_object_spoils_nothing():
+    merge = Merge()
+    broken: list[Any] = [
+        {},
+        None,
+        {"metadata": {"name": "x", "namespace": "y", "uid": "z"}},
+        {"metadata": {"name": "x", "namespace": "y", "uid": "z"}, "spec": {"containers": 7}},
+    ]
+    merged = merge.set_pods("api", [*broken, pod_object("web")], NOW)
+    assert ops(merged) == [(Op.ADD, ["uid-web"])]
+    assert len(merged.malformed) == 4
+    assert "y/x" in merged.malformed[2]
+
+
+def test_a_pod_that_becomes_malformed_is_gone():
+    merge = Merge()
+    merge.set_pods("api", [pod_object("web")], NOW)
+    bad = pod_object("web")
+    bad["spec"] = {"containers": []}
+    merged = merge.apply_event("api", "MODIFIED", bad, NOW)
+    assert ops(merged) == [(Op.REMOVE, ["uid-web"])]
+    assert merged.malformed
+
+
+objects = st.builds(
+    lambda name, uid, label, deleting, phase, broken: (
+        {"metadata": {"uid": uid, "name": name, "namespace": "default"}}
+        if broken
+        else pod_object(name, uid, labels={"l": label}, deleting=deleting, phase=phase)
+    ),
+    st.sampled_from(["x", "y"]),
+    st.sampled_from(["1", "2", "3", "4"]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([None, None, 5]),
+    st.sampled_from(["", "Running"]),
+    st.sampled_from([False, False, False, False, True]),
+)
+changes = st.lists(
+    st.tuples(st.sampled_from(["ADDED", "MODIFIED", "DELETED"]), objects), max_size=25
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(changes)
+def test_events_and_full_sets_have_the_same_effect(sequence):
+    by_event, by_set = Merge(), Merge()
+    by_event.set_pods("api", [], NOW)
+    by_set.set_pods("api", [], NOW)
+    everything: dict[str, Any] = {}
+    for kind, obj in sequence:
+        uid = obj["metadata"]["uid"]
+        if kind == "DELETED":
+            everything.pop(uid, None)
+        elif "spec" not in obj:
+            # a full set would hold the malformed object too: it is left out of both
+            everything.pop(uid, None)
+        else:
+            everything[uid] = obj
+        one = by_event.apply_event("api", kind, obj, NOW)
+        whole = by_set.set_pods("api", list(everything.values()), NOW)
+        assert one.operations == whole.operations
+        assert one.duplicates == whole.duplicates
+        assert by_event.pods("api") == by_set.pods("api")

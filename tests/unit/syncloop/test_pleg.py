@@ -1,0 +1,338 @@
+"""The PLEG: what a relist sees, what it costs, and how events and relists play together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import Unavailable, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.protocol import RuntimePodSummary
+from kubeletpy.syncloop.event_merge import goes_forward, without
+from kubeletpy.syncloop.event_stream import EventStream
+from kubeletpy.syncloop.lifecycle import LifecycleEvent, diff, summarise
+from kubeletpy.syncloop.pleg import Pleg, go_duration
+from tests.unit.podworkers.builders import runtime_status
+from tests.virtual_time import LoopClock, on_virtual_time, settle
+
+C, R, E, U = (
+    ContainerState.CREATED,
+    ContainerState.RUNNING,
+    ContainerState.EXITED,
+    ContainerState.UNKNOWN,
+)
+
+
+def summary(containers: dict[str, ContainerState], **sandboxes: bool) -> RuntimePodSummary:
+    return RuntimePodSummary("u", "n", "ns", sandboxes, containers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, R, ["ContainerStarted"]),
+        (None, C, ["ContainerChanged"]),
+        (None, E, ["ContainerDied"]),
+        (C, R, ["ContainerStarted"]),
+        (R, E, ["ContainerDied"]),
+        (R, U, ["ContainerChanged"]),
+        (C, U, []),
+        (R, R, []),
+        (R, None, ["ContainerDied", "ContainerRemoved"]),
+        (C, None, ["ContainerDied", "ContainerRemoved"]),
+        (E, None, ["ContainerRemoved"]),
+    ],
+)
+def test_diff_of_one_container(old, new, expected):
+    before = None if old is None else summary({"c": old})
+    after = None if new is None else summary({"c": new})
+    assert [event.type.value for event in diff(before, after)] == expected
+
+
+def test_sandboxes_count_as_containers():
+    events = diff(summary({}, s=True), summary({}, s=False))
+    assert [(e.container_id, e.type.value) for e in events] == [("s", "ContainerDied")]
+
+
+@pytest.mark.parametrize(
+    ("known", "event", "forward"),
+    [
+        (None, runtime_status(), True),
+        (runtime_status(state=C), runtime_status(state=R), True),
+        (runtime_status(state=R), runtime_status(state=E), True),
+        (runtime_status(state=E), runtime_status(state=R), False),
+        (runtime_status(state=R), runtime_status(state=C), False),
+        (runtime_status(state=R), runtime_status(state=None), False),
+        (runtime_status(ready=False), runtime_status(ready=True), False),
+        (runtime_status(container_id="a"), runtime_status(container_id="b"), False),
+    ],
+)
+def test_events_are_believed_forwards_only(known, event, forward):
+    assert goes_forward(known, event) is forward
+
+
+def test_removal_takes_a_sandbox_with_its_containers():
+    assert without(runtime_status(), "s1", 5).empty
+    left = without(runtime_status(), "c1", 5)
+    assert (len(left.sandboxes), left.containers, left.observed_at) == (1, (), 5)
+
+
+class FakeRuntime:
+    """A runtime of plain statuses that counts the questions."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodRuntimeStatus] = {}
+        self.lists = self.reads = 0
+        self.error: Exception | None = None
+
+    def put(self, status: PodRuntimeStatus) -> None:
+        self.pods[status.uid] = status
+
+    async def list_pods(self) -> list[RuntimePodSummary]:
+        self.lists += 1
+        if self.error is not None:
+            raise self.error
+        return [summarise(status) for status in self.pods.values()]
+
+    async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
+        self.reads += 1
+        if self.error is not None:
+            raise self.error
+        return self.pods[uid]
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.runtime, self.cache = FakeRuntime(), PodStatusCache()
+        self.changes: list[tuple[str, list[str]]] = []
+        self.at: list[float] = []
+        self.pleg = Pleg(self.runtime, self.cache, LoopClock(), self.changed)  # type: ignore[arg-type]
+
+    def changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
+        self.changes.append((uid, [event.type.value for event in events]))
+        self.at.append(asyncio.get_running_loop().time())
+
+
+@on_virtual_time
+async def test_a_relist_reads_only_what_changed():
+    s = Setup()
+    for n in range(60):
+        s.runtime.put(runtime_status(f"u{n}", at=1))
+    await s.pleg.relist()
+    assert (s.runtime.lists, s.runtime.reads, len(s.changes)) == (1, 60, 60)
+    assert s.cache.populated
+    await s.pleg.relist()
+    assert (s.runtime.lists, s.runtime.reads, len(s.changes)) == (2, 60, 60)
+    s.runtime.put(runtime_status("u7", E, at=2, exit_code=3))
+    await s.pleg.relist()
+    assert s.runtime.reads == 61
+    assert s.changes[60:] == [("u7", ["ContainerDied"])]
+    assert s.cache.status("u7").containers[0].exit_code == 3
+
+
+@on_virtual_time
+async def test_what_the_worker_found_out_is_not_read_again():
+    s = Setup()
+    await s.pleg.relist()
+    s.runtime.put(runtime_status())
+    s.cache.set(runtime_status(), own=True)
+    await s.pleg.relist()
+    assert (s.runtime.reads, s.changes) == (0, [])
+
+
+@on_virtual_time
+async def test_pods_that_are_gone():
+    s = Setup()
+    s.runtime.put(runtime_status(state=E, ready=False))
+    await s.pleg.relist()
+    s.runtime.pods.clear()
+    await s.pleg.relist()
+    assert s.changes[1] == ("uid-web", ["ContainerRemoved", "ContainerRemoved"])
+    assert s.cache.known_absent("uid-web")
+
+
+@on_virtual_time
+async def test_a_read_that_fails_is_repeated():
+    s = Setup()
+    s.runtime.put(runtime_status())
+    s.cache.set_error(PodRuntimeStatus("uid-web", "web", "default"), "failed before")
+    await s.pleg.relist()
+    assert s.cache.usable("uid-web") is not None
+
+
+@on_virtual_time
+async def test_health():
+    s = Setup()
+    assert s.pleg.health_error() == "pleg has yet to be successful"
+    await s.pleg.relist()
+    s.runtime.error = Unavailable("ListPodSandbox", "gone")
+    await asyncio.sleep(180)
+    await s.pleg.relist()
+    assert s.pleg.health_error() == ""
+    await asyncio.sleep(1.5)
+    assert s.pleg.health_error() == "pleg was last seen active 3m1.5s ago; threshold is 3m0s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (1.5, "1.5s"), (180, "3m0s"), (3600, "1h0m0s"), (3723.004, "1h2m3.004s")],
+)
+def test_durations_as_go_writes_them(seconds, text):
+    assert go_duration(seconds) == text
+
+
+class FakeStream:
+    """GetContainerEvents whose events the test puts in; an exception ends the stream."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[cri.ContainerEventResponse | Exception] = asyncio.Queue()
+        self.opened: list[float] = []
+
+    async def get_container_events(self) -> AsyncIterator[cri.ContainerEventResponse]:
+        self.opened.append(asyncio.get_running_loop().time())
+        while True:
+            item = await self.queue.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+class Streaming(Setup):
+    def __init__(self) -> None:
+        super().__init__()
+        self.service = FakeStream()
+        self.told: PodRuntimeStatus | None = None
+        self.stream = EventStream(
+            self.service,  # type: ignore[arg-type]
+            self.read_event,
+            self.cache,
+            self.pleg,
+            clock=LoopClock(),
+            on_change=self.changed,
+            rng=random.Random(1),
+        )
+        self.tasks = [
+            asyncio.ensure_future(self.stream.run()),
+            asyncio.ensure_future(self.pleg.run()),
+        ]
+
+    async def read_event(self, event, previous):
+        return self.told
+
+    def send(self, kind: str, status: PodRuntimeStatus | None, container_id: str = "c1") -> None:
+        self.told = status
+        event = cri.ContainerEventResponse(
+            container_id=container_id,
+            container_event_type=cri.ContainerEventType.Value(f"CONTAINER_{kind}_EVENT"),
+            created_at=int(LoopClock().now() * 1e9),
+        )
+        event.pod_sandbox_status.metadata.uid = "uid-web"
+        event.pod_sandbox_status.metadata.name = "web"
+        self.service.queue.put_nowait(event)
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def now_ns() -> int:
+    return int(LoopClock().now() * 1e9)
+
+
+@on_virtual_time
+async def test_without_events_the_runtime_is_listed_each_second():
+    s = Streaming()
+    s.service.queue.put_nowait(Unimplemented("GetContainerEvents", "no"))
+    await asyncio.sleep(10.5)
+    assert s.runtime.lists == 11
+    assert len(s.service.opened) == 1
+    await s.stop()
+
+
+@on_virtual_time
+async def test_while_events_flow_relists_become_rare():
+    s = Streaming()
+    await asyncio.sleep(1000)
+    first = s.runtime.lists
+    assert first <= 12
+    await asyncio.sleep(3000)
+    assert s.runtime.lists - first <= 11
+    await s.stop()
+
+
+@on_virtual_time
+async def test_an_exit_is_known_at_once():
+    s = Streaming()
+    s.runtime.put(runtime_status(at=now_ns()))
+    await asyncio.sleep(20.5)
+    lists = s.runtime.lists
+    s.runtime.put(runtime_status(state=E, at=now_ns()))
+    s.send("STOPPED", s.runtime.pods["uid-web"])
+    await settle()
+    assert s.changes[-1] == ("uid-web", ["ContainerDied"])
+    assert s.at[-1] == 20.5
+    assert (s.runtime.lists, s.runtime.reads) == (lists, 1)
+    await s.stop()
+
+
+@on_virtual_time
+async def test_an_event_against_better_knowledge_makes_us_ask():
+    s = Streaming()
+    s.runtime.put(runtime_status(state=E, at=now_ns()))
+    await asyncio.sleep(20.5)
+    s.send("STARTED", runtime_status(state=R, at=now_ns()))
+    await settle()
+    assert s.runtime.reads == 2
+    assert s.cache.status("uid-web").containers[0].state is E
+    s.send("STARTED", None)
+    await settle()
+    assert s.runtime.reads == 3
+    await s.stop()
+
+
+@on_virtual_time
+async def test_removals_cost_no_question():
+    s = Streaming()
+    s.runtime.put(runtime_status(state=E, ready=False, at=now_ns()))
+    await asyncio.sleep(20.5)
+    s.runtime.pods.clear()
+    s.send("DELETED", None, "c1")
+    s.send("DELETED", None, "s1")
+    await settle()
+    assert [events for _, events in s.changes[1:]] == [["ContainerRemoved"], ["ContainerRemoved"]]
+    assert s.cache.known_absent("uid-web")
+    assert s.runtime.reads == 1
+    await s.stop()
+
+
+@on_virtual_time
+async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile():
+    s = Streaming()
+    await asyncio.sleep(100)
+    for _ in range(30):
+        s.service.queue.put_nowait(Unavailable("GetContainerEvents", "lost"))
+    before, opened = s.runtime.lists, len(s.service.opened)
+    await asyncio.sleep(30)
+    assert s.runtime.lists - before >= 28
+    assert 7 <= len(s.service.opened) - opened <= 20
+    await s.stop()
+
+
+@on_virtual_time
+async def test_a_missed_event_makes_relists_frequent_again():
+    s = Streaming()
+    await asyncio.sleep(2000)
+    s.runtime.put(runtime_status(at=now_ns()))
+    await asyncio.sleep(301)
+    assert s.changes, "the relist finds what no event told"
+    found, lists = s.at[-1], s.runtime.lists
+    s.runtime.put(runtime_status(state=E, at=now_ns()))
+    await asyncio.sleep(found + 5.1 - asyncio.get_running_loop().time())
+    assert s.runtime.lists > lists or s.at[-1] <= found + 5.1
+    await s.stop()
