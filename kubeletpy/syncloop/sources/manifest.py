@@ -24,6 +24,9 @@ MAX_MANIFEST = 10 * 1024 * 1024
 MAX_NODES = 200_000
 """Values in one manifest after its YAML aliases are followed."""
 
+MAX_DEPTH = 100
+"""Lists and objects within each other."""
+
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -37,11 +40,12 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_BASE):  # type: ignore[misc]
-    """YAML as JSON has it: no dates."""
+    """YAML as JSON has it: no dates, and no merge keys, which can blow up without bound."""
 
 
+_NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, regexp) for tag, regexp in resolvers if tag not in _NOT_JSON]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -119,8 +123,11 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
 
 def _parse(data: bytes) -> Mapping[str, Any]:
     try:
+        _check_depth(data)
         documents = [d for d in yaml.load_all(data, _Loader) if d is not None]
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except ManifestError:
+        raise
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ManifestError(f"neither YAML nor JSON: {first}") from error
     if len(documents) != 1:
@@ -136,12 +143,26 @@ def _parse(data: bytes) -> Mapping[str, Any]:
     return plain
 
 
+def _check_depth(data: bytes) -> None:
+    """Refuse what is nested too deeply: the loader would end the whole process over it."""
+    depth = 0
+    for event in yaml.parse(data, _Loader):
+        if isinstance(event, yaml.events.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ManifestError("is nested too deeply")
+        elif isinstance(event, yaml.events.CollectionEndEvent):
+            depth -= 1
+
+
 def _plain(value: Any, budget: list[int]) -> Any:
     """Copy as JSON has it: string keys, no shared parts, bounded in size."""
     budget[0] -= 1
     if budget[0] < 0:
         raise ManifestError(f"holds more than {MAX_NODES} values")
     if isinstance(value, Mapping):
+        if "<<" in value:
+            raise ManifestError("uses a YAML merge key (<<)")
         return {
             key if isinstance(key, str) else json.dumps(key, default=str): _plain(item, budget)
             for key, item in value.items()

@@ -1,0 +1,58 @@
+"""The desired pods, by uid and by full name."""
+
+from __future__ import annotations
+
+from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
+from kubeletpy.pods.pod_manager import PodManager
+from tests.unit.podworkers.builders import make_pod, make_static, pod_object
+
+
+def make_mirror(name: str = "static", uid: str = "mirror") -> Pod:
+    obj = pod_object(name, uid)
+    obj["metadata"]["annotations"] = {CONFIG_MIRROR: "hash"}
+    return Pod(obj)
+
+
+def test_ordinary_pods():
+    pods = PodManager()
+    web = make_pod()
+    pods.put(web)
+    assert pods.get("uid-web") is web
+    assert pods.by_full_name("web_default") is web
+    assert pods.by_name("default", "web") is web
+    assert pods.current("uid-web") == (web, None)
+    newer = make_pod(labels={"a": "b"})
+    pods.put(newer)
+    assert pods.pods() == [newer]
+    pods.remove(newer)
+    assert (pods.pods(), pods.get("uid-web"), pods.by_name("default", "web")) == ([], None, None)
+
+
+def test_static_and_mirror_are_joined_by_name():
+    pods = PodManager()
+    static, mirror = make_static(uid="s"), make_mirror()
+    pods.put(mirror)
+    assert pods.orphan_mirrors() == [mirror]
+    assert pods.resolve(mirror).pod is None
+    pods.put(static)
+    assert pods.orphan_mirrors() == []
+    assert pods.pods() == [static]
+    assert pods.uids() == {"s"}
+    assert pods.mirrors() == [mirror]
+    assert pods.translate_uid("mirror") == "s"
+    assert pods.translate_uid("s") == "s"
+    for obj in (static, mirror):
+        resolved = pods.resolve(obj)
+        assert (resolved.pod, resolved.mirror) == (static, mirror)
+    assert pods.resolve(mirror).was_mirror
+    pods.remove(mirror)
+    assert pods.current("s") == (static, None)
+
+
+def test_an_old_uid_does_not_take_a_newer_ones_name():
+    pods = PodManager()
+    old, new = make_static(uid="old"), make_static(uid="new")
+    pods.put(old)
+    pods.put(new)
+    pods.remove(old)
+    assert pods.by_full_name("static_default") is new

@@ -1,0 +1,131 @@
+"""The manifest directory and URL as sources, on real files and in real time where needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from kubeletpy.syncloop.sources.file import FileSource, read_manifests
+from kubeletpy.syncloop.sources.http import HttpSource
+from kubeletpy.syncloop.sources.manifest import ManifestError
+from tests.unit.syncloop.test_manifest import WEB, manifest
+from tests.virtual_time import on_virtual_time
+
+
+class Deliveries:
+    def __init__(self) -> None:
+        self.sets: list[list[str]] = []
+        self.arrived = asyncio.Event()
+
+    def deliver(self, source, objects):
+        self.sets.append([pod["metadata"]["name"] for pod in objects])
+        self.arrived.set()
+
+    def deliver_event(self, source, event_type, obj):
+        raise AssertionError("files have no events")
+
+    async def next(self) -> list[str]:
+        await asyncio.wait_for(self.arrived.wait(), 5)
+        self.arrived.clear()
+        return self.sets[-1]
+
+
+def test_reading_a_directory(tmp_path):
+    (tmp_path / "b.yaml").write_text(WEB)
+    (tmp_path / "a.json").write_bytes(manifest())
+    (tmp_path / ".hidden").write_text(WEB)
+    (tmp_path / "bad.yaml").write_text("kind: [")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "b.yaml")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    pods, problems = read_manifests(tmp_path, "n")
+    assert len(pods) == 3
+    assert list(problems) == [str(tmp_path / "bad.yaml")]
+    assert len(read_manifests(tmp_path / "b.yaml", "n")[0]) == 1
+    assert read_manifests(tmp_path / "nowhere", "n") == ([], {})
+
+
+async def test_changes_are_seen_at_once(tmp_path):
+    deliveries = Deliveries()
+    source = FileSource(tmp_path, "n", deliveries, check_frequency=1000)
+    task = asyncio.create_task(source.run())
+    assert await deliveries.next() == []
+    (tmp_path / "web.yaml").write_text(WEB)
+    assert await deliveries.next() == ["web-n"]
+    (tmp_path / "web.yaml").unlink()
+    assert await deliveries.next() == []
+    task.cancel()
+
+
+@on_virtual_time
+async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(tmp_path, caplog):
+    deliveries, path = Deliveries(), tmp_path / "manifests"
+    task = asyncio.create_task(FileSource(path, "n", deliveries, check_frequency=20).run())
+    await asyncio.sleep(1)
+    assert deliveries.sets == [[]]
+    path.mkdir()
+    (path / "bad").write_text("{")
+    (path / "web").write_text(WEB)
+    with caplog.at_level(logging.ERROR):
+        await asyncio.sleep(100)
+        (path / "bad").touch()
+        await asyncio.sleep(100)
+    assert deliveries.sets == [[], ["web-n"]]
+    assert len(caplog.records) == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_url_bodies():
+    async def check() -> None:
+        deliveries = Deliveries()
+        source = HttpSource("http://x", "n", deliveries)
+        source.take(manifest())
+        source.take(manifest())
+        assert deliveries.sets == [["web-n"]]
+        with pytest.raises(ManifestError):
+            source.take(b"<html>")
+        source.take(b" ")
+        source.take(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": []}).encode())
+        assert deliveries.sets == [["web-n"], [], []]
+
+    asyncio.run(check())
+
+
+async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set():
+    from aiohttp import web
+
+    answers = [(200, manifest()), (500, b""), (200, b"")]
+    seen: list[list[str]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(request.headers.getall("X-Token", []))
+        status, body = answers[min(len(seen), len(answers)) - 1]
+        return web.Response(status=status, body=body)
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    deliveries = Deliveries()
+    source = HttpSource(
+        f"http://127.0.0.1:{port}/",
+        "n",
+        deliveries,
+        headers={"X-Token": ["a", "b"]},
+        check_frequency=0.02,
+    )
+    task = asyncio.create_task(source.run())
+    assert await deliveries.next() == ["web-n"]
+    assert await deliveries.next() == []
+    assert len(deliveries.sets) == 2
+    assert seen[0] == ["a", "b"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await runner.cleanup()
