@@ -5,6 +5,7 @@ Of two statuses the one observed later wins, whoever brings it. Must never ask t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -84,6 +85,15 @@ class PodStatusCache:
     def running(self) -> frozenset[str]:
         """The uids of pods with a running container or a ready sandbox."""
         return frozenset(self._running)
+
+    def counts(self) -> tuple[int, dict[str, int]]:
+        """Pods with a ready sandbox, and containers by state: kubelet_running_pods and
+        kubelet_running_containers."""
+        pods, containers = 0, Counter[str]()
+        for entry in self._entries.values():
+            pods += entry.status.has_ready_sandbox
+            containers.update(container.state.value for container in entry.status.containers)
+        return pods, dict(containers)
 
     def quiet(self, uid: str) -> bool:
         """Whether it is known that no container and no sandbox of the pod runs."""

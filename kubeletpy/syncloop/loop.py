@@ -114,8 +114,9 @@ class SyncLoop:
                 self.sync_pod(pod.uid)
 
     def housekeeping_soon(self, uid: str = "") -> None:
-        """Have the next pass made at once: a worker is done with a pod."""
-        self._soon.set()
+        """Have the next pass made at once: a worker is done with a pod that is still wanted."""
+        if not uid or self._pods.get(uid) is not None:
+            self._soon.set()
 
     @property
     def all_sources_ready(self) -> bool:

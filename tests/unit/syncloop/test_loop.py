@@ -1,0 +1,360 @@
+"""The sync loop on virtual time: what each input does to the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
+from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
+from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
+from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.rejection import Rejection
+from tests.unit.podworkers.builders import pod_object, runtime_status
+from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer
+from tests.virtual_time import LoopClock, on_virtual_time, settle
+
+
+class Statuses:
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+        self.forgot: list[set[str]] = []
+
+    def get_status(self, uid):
+        return self.kept.get(uid)
+
+    def set_status(self, pod: Pod, status: Any, *, containers_may_run: bool = True) -> None:
+        self.kept[pod.uid] = status
+
+    def finish(self, pod: Pod) -> None:
+        pass
+
+    def forget_except(self, uids) -> None:
+        self.forgot.append(set(uids))
+        self.kept = {uid: s for uid, s in self.kept.items() if uid in set(uids)}
+
+
+class Runtime(FakeRuntime):
+    def __init__(self) -> None:
+        super().__init__()
+        self.deleted: list[str] = []
+
+    async def delete_container(self, container_id: str) -> None:
+        self.deleted.append(container_id)
+
+
+class Node:
+    """A loop with real workers over a recording syncer."""
+
+    def __init__(self, *sources: str, populated: bool = True) -> None:
+        self.syncer, self.runtime, self.recorder = RecordingSyncer(), Runtime(), Recorder()
+        self.cache, self.pods, self.statuses = PodStatusCache(), PodManager(), Statuses()
+        self.cache.populated = populated
+        self.error = ""
+        self.refuse: dict[str, Rejection] = {}
+        self.judged: list[tuple[str, list[str]]] = []
+        self.deleted_mirrors: list[str] = []
+        self.found: list[NodePods] = []
+        self.told: list[str] = []
+        self.workers = AsyncPodWorkers(
+            self.syncer,
+            self.cache,
+            self.runtime,  # type: ignore[arg-type]
+            self.recorder,
+            LoopClock(),
+            rng=random.Random(1),
+            current_pod=self.pods.current,
+            on_finished=self.pod_finished,
+        )
+        self.housekeeping = Housekeeping(
+            self.pods,
+            self.workers,
+            self.statuses,
+            self.cache,
+            delete_mirror=lambda mirror: self.deleted_mirrors.append(mirror.uid),
+            hooks=[self.found.append],
+        )
+        self.dead = DeadContainers(
+            self.runtime,  # type: ignore[arg-type]
+            self.cache,
+            self.workers.should_content_be_removed,
+        )
+        self.loop = SyncLoop(
+            sources or ("api",),
+            pods=self.pods,
+            workers=self.workers,
+            statuses=self.statuses,
+            cache=self.cache,
+            housekeeping=self.housekeeping,
+            dead_containers=self.dead,
+            recorder=self.recorder,
+            clock=LoopClock(),
+            admit=self.admit,
+            runtime_error=lambda: self.error,
+            on_api_object=lambda pod: self.told.append(pod.uid),
+        )
+        self.task = asyncio.ensure_future(self.loop.run())
+
+    def pod_finished(self, uid: str) -> None:
+        self.loop.housekeeping_soon(uid)
+
+    def admit(self, pod, others):
+        self.judged.append((pod.uid, [other.uid for other in others]))
+        return self.refuse.get(pod.uid)
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.workers.close()
+
+
+def mirror(name: str = "web", uid: str = "m", digest: str = "h") -> Any:
+    obj = pod_object(name, uid)
+    obj["metadata"]["annotations"] = {CONFIG_MIRROR: digest}
+    return obj
+
+
+@on_virtual_time
+async def test_the_life_of_an_api_pod():
+    node = Node()
+    node.loop.deliver("api", [pod_object()])
+    await settle()
+    assert node.syncer.verbs == ["sync"]
+    node.loop.deliver_event("api", "MODIFIED", pod_object(deleting=30))
+    await settle()
+    assert node.syncer.verbs == ["sync", "terminate", "finish"]
+    node.loop.deliver_event("api", "DELETED", pod_object(deleting=30))
+    await asyncio.sleep(1)
+    assert node.workers.machine.records == {}
+    assert node.pods.pods() == []
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_new_object_wakes_and_a_new_status_does_not():
+    node = Node()
+    node.loop.deliver("api", [pod_object()])
+    await settle()
+    node.loop.deliver_event("api", "MODIFIED", pod_object(phase="Running"))
+    await settle()
+    assert node.syncer.verbs == ["sync"]
+    assert node.told == ["uid-web", "uid-web"]
+    node.loop.deliver_event("api", "MODIFIED", pod_object(labels={"a": "b"}, phase="Running"))
+    await settle()
+    assert node.syncer.verbs == ["sync", "sync"]
+    gated = pod_object(labels={"a": "b"}, readinessGates=[{"conditionType": "x"}])
+    node.loop.deliver_event("api", "MODIFIED", gated)
+    await settle()
+    node.loop.deliver_event("api", "MODIFIED", {**gated, "status": {"conditions": []}})
+    await settle()
+    assert len(node.syncer.verbs) == 4
+    await node.stop()
+
+
+@on_virtual_time
+async def test_nothing_is_killed_before_all_sources_have_spoken():
+    node = Node("api", "file")
+    node.cache.set(runtime_status("orphan", name="orphan"))
+    node.loop.deliver("api", [pod_object()])
+    node.loop.deliver_event("api", "DELETED", pod_object())
+    await asyncio.sleep(30)
+    assert node.syncer.verbs == ["sync"]
+    node.loop.deliver("file", [])
+    await asyncio.sleep(0.3)
+    assert sorted(node.syncer.verbs) == ["finish", "sync", "terminate", "terminate-runtime"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing():
+    node = Node(populated=False)
+    node.loop.deliver("api", [])
+    node.cache.set(runtime_status("orphan", name="orphan"))
+    await asyncio.sleep(10)
+    assert node.syncer.verbs == []
+    node.cache.populated = True
+    await asyncio.sleep(3)
+    assert node.syncer.verbs[0] == "terminate-runtime"
+    await node.stop()
+
+
+@on_virtual_time
+async def test_refused_pods():
+    node = Node()
+    node.refuse["uid-web"] = Rejection("OutOfpods", "too many")
+    node.loop.deliver("api", [pod_object("other"), pod_object()])
+    await settle()
+    assert node.judged == [("uid-other", []), ("uid-web", ["uid-other"])]
+    assert node.recorder.events == [("OutOfpods", "too many")]
+    status = node.statuses.kept["uid-web"]
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfpods")
+    assert status["message"] == "Pod was rejected: too many"
+    assert node.syncer.verbs == ["sync"]
+    await asyncio.sleep(10)
+    assert node.workers.record("uid-web") is None
+    gone = pod_object(deleting=30, phase="Failed")
+    node.loop.deliver_event("api", "MODIFIED", pod_object(phase="Failed"))
+    assert node.housekeeping.active(node.pods.pods())[0].uid == "uid-other"
+    node.loop.deliver_event("api", "MODIFIED", gone)
+    await asyncio.sleep(3)
+    assert node.syncer.verbs[1:] == ["finish"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_mirrors_go_to_their_static_pod():
+    node = Node("api", "file")
+    node.loop.deliver("file", [pod_object("web", "s")])
+    node.loop.deliver("api", [mirror()])
+    await settle()
+    assert [pod.uid for pod in node.syncer.pods] == ["s", "s"]
+    node.loop.deliver("api", [])
+    await settle()
+    assert len(node.syncer.pods) == 3
+    assert "terminate" not in node.syncer.verbs
+    node.loop.deliver("api", [mirror()])
+    node.loop.deliver("file", [])
+    await asyncio.sleep(5)
+    assert "finish" in node.syncer.verbs
+    assert "m" in node.deleted_mirrors
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_changed_manifest_waits_for_the_old_pod():
+    node = Node("file")
+
+    async def slowly() -> SyncOutcome:
+        await asyncio.sleep(7)
+        return SyncOutcome()
+
+    node.syncer.on_terminate = slowly
+    node.loop.deliver("file", [pod_object("web", "old")])
+    await settle()
+    node.loop.deliver("file", [pod_object("web", "new")])
+    await asyncio.sleep(6.9)
+    assert node.syncer.verbs == ["sync", "terminate"]
+    await asyncio.sleep(0.2)
+    assert node.syncer.verbs == ["sync", "terminate", "finish", "sync"]
+    assert node.syncer.pods[-1].uid == "new"
+    await node.stop()
+
+
+@on_virtual_time
+async def test_the_same_manifest_taken_away_and_put_back():
+    node = Node("file")
+
+    async def slowly() -> SyncOutcome:
+        await asyncio.sleep(5)
+        return SyncOutcome()
+
+    node.syncer.on_terminate = slowly
+    node.loop.deliver("file", [pod_object("web", "fixed")])
+    await settle()
+    node.loop.deliver("file", [])
+    await asyncio.sleep(1)
+    node.loop.deliver("file", [pod_object("web", "fixed")])
+    await asyncio.sleep(4.5)
+    assert node.syncer.verbs == ["sync", "terminate", "finish", "sync"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_runtime_errors_hold_inputs_back():
+    node = Node()
+    node.loop.deliver("api", [pod_object("a"), pod_object("b")])
+    await settle()
+    node.error = "runtime is down"
+    node.loop.deliver_event("api", "ADDED", pod_object("c"))
+    node.loop.deliver_event("api", "MODIFIED", pod_object("c", labels={"v": "2"}))
+    node.loop.deliver_event("api", "DELETED", pod_object("b"))
+    node.loop.runtime_changed("uid-a", [])
+    await asyncio.sleep(20)
+    assert len(node.syncer.verbs) == 2
+    node.error = ""
+    await asyncio.sleep(5.1)
+    assert [pod.uid for pod in node.syncer.pods[2:]] == ["uid-c", "uid-a"]
+    assert node.syncer.pods[2].labels == {"v": "2"}
+    assert node.syncer.verbs.count("terminate") == 1
+    await node.stop()
+
+
+@on_virtual_time
+async def test_the_pleg_wakes_and_old_records_go():
+    node = Node()
+    cleaner = asyncio.ensure_future(node.dead.run())
+    node.loop.deliver("api", [pod_object()])
+    await settle()
+    node.cache.set(with_exited("c1", "c2", "c3"))
+    node.loop.runtime_changed("uid-web", [LifecycleEvent("uid-web", LifecycleType.DIED, "c3")])
+    await settle()
+    assert node.syncer.verbs == ["sync", "sync"]
+    assert node.runtime.deleted == ["c2", "c1"]
+    node.loop.runtime_changed("uid-web", [LifecycleEvent("uid-web", LifecycleType.REMOVED, "c1")])
+    await settle()
+    assert len(node.syncer.verbs) == 2
+    cleaner.cancel()
+    await node.stop()
+
+
+@on_virtual_time
+async def test_evicted_pods_lose_their_dead_containers():
+    node = Node()
+    cleaner = asyncio.ensure_future(node.dead.run())
+    node.loop.deliver("api", [pod_object()])
+    await settle()
+    node.cache.set(with_exited("c1"))
+    evicted = {**pod_object(), "status": {"phase": "Failed", "reason": "Evicted"}}
+    node.loop.deliver_event("api", "MODIFIED", evicted)
+    await settle()
+    assert node.runtime.deleted == ["c1"]
+    cleaner.cancel()
+    await node.stop()
+
+
+def with_exited(*ids: str) -> PodRuntimeStatus:
+    containers = tuple(
+        ContainerStatus(i, "main", ContainerState.EXITED, created_at=n) for n, i in enumerate(ids)
+    )
+    return PodRuntimeStatus("uid-web", "web", "default", containers=containers, observed_at=9)
+
+
+@pytest.mark.parametrize(
+    ("died", "remove_all", "expected"),
+    [
+        ("c3", False, ["c2", "c1"]),
+        ("c1", False, ["c2", "c1"]),
+        ("unknown", False, []),
+        (None, False, ["c2", "c1"]),
+        (None, True, ["c1", "c2", "c3"]),
+    ],
+)
+def test_dead_to_remove(died, remove_all, expected):
+    status = with_exited("c1", "c2", "c3")
+    assert dead_to_remove(status, died, remove_all=remove_all) == expected
+
+
+@on_virtual_time
+async def test_a_quiet_pass_is_cheap():
+    node = Node()
+    node.loop.deliver("api", [pod_object(f"p{n}") for n in range(60)])
+    for n in range(60):
+        node.cache.set(runtime_status(f"uid-p{n}", name=f"p{n}"))
+    await asyncio.sleep(5)
+    start = time.perf_counter()
+    for _ in range(20):
+        node.housekeeping.run_once(0.0)
+    assert (time.perf_counter() - start) / 20 < 0.003
+    assert len(node.statuses.forgot) == 1
+    assert len(node.found) <= 3
+    await node.stop()
