@@ -1,8 +1,7 @@
 """Exponential backoff by key: how long to wait before trying the same thing again.
 
-Restarts and image pulls share the growth and forget by their own windows. Time is an argument (any
-steadily growing seconds, the same for all calls). Bounded: past its capacity the entry that was
-raised longest ago is dropped. Must never wait or read a clock.
+Time is an argument (any steadily growing seconds, the same for all calls). Bounded: past its
+capacity the entry that was raised longest ago is dropped. Must never wait or read a clock.
 
 Source: docs/reference, "Backoff".
 """
@@ -53,13 +52,6 @@ class ExponentialBackoff:
             return None
         return event_at + entry.delay
 
-    def due_since_raise(self, key: str, now: float) -> float | None:
-        """When the delay that began with the last raise ends, if that is still to come."""
-        entry = self.state(key, now)
-        if entry is None or now - entry.raised_at >= entry.delay:
-            return None
-        return entry.raised_at + entry.delay
-
     def next(self, key: str, event_at: float, now: float) -> float:
         """Set or double the key's delay; the new delay in seconds."""
         entry = self.state(key, event_at)
@@ -69,10 +61,6 @@ class ExponentialBackoff:
         while len(self._entries) > self._capacity:
             self._entries.pop(next(iter(self._entries)))
         return delay
-
-    def forget(self, key: str) -> None:
-        """Drop a key: its next event finds nothing."""
-        self._entries.pop(key, None)
 
     def collect(self, now: float) -> None:
         """Drop the entries that count no more."""

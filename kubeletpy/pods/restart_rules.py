@@ -17,7 +17,6 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 
 ACTION_RESTART = "Restart"
 ACTION_RESTART_ALL = "RestartAllContainers"
-CONDITION_ALL_RESTARTING = "AllContainersRestarting"
 
 
 def matching_rule(container: api.Container, exit_code: int) -> api.ContainerRestartRule | None:
@@ -103,32 +102,22 @@ def could_restart_all(pod: Pod) -> bool:
     )
 
 
-def restart_all_wanted(
-    pod: Pod, status: PodRuntimeStatus, api_status: api.PodStatus | None
-) -> bool:
-    """Whether all containers are to be restarted: asked for earlier, or by an exit seen now.
+def restart_all_active(pod: Pod, status: PodRuntimeStatus) -> bool:
+    """Whether all containers of the pod are to be removed and started afresh.
 
-    ``api_status`` is the newest status of the pod: its condition keeps the wish alive while
-    containers are being removed. A pod without such a rule never wants it.
+    Read off the runtime alone: the record whose exit asked for it is removed last, so it speaks
+    until nothing is left, also to an agent that was restarted meanwhile. The pod's
+    AllContainersRestarting condition follows this; reading it back could restart everything again
+    while the API still shows an older state.
     """
-    if not could_restart_all(pod):
-        return False
-    known = api_status or {}
-    for condition in known.get("conditions") or ():
-        if condition.get("type") == CONDITION_ALL_RESTARTING and condition.get("status") == "True":
-            return True
     return any(
         record is not None
         and record.state is ContainerState.EXITED
         and triggers_restart_all(container, record.exit_code)
         for container in _main_containers(pod)
+        if container.get("restartPolicyRules")
         for record in (status.newest(container["name"]),)
     )
-
-
-def restart_all_cleaned_up(pod: Pod, status: PodRuntimeStatus) -> bool:
-    """Whether no record of any init or regular container is left, so that all can start afresh."""
-    return all(status.newest(container["name"]) is None for container in _main_containers(pod))
 
 
 def _main_containers(pod: Pod) -> Iterator[api.Container]:

@@ -9,6 +9,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.events.recorder import NORMAL, pod_reference
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sandbox_changed import decide_sandbox
 from kubeletpy.podworkers.protocol import StatusOverride
@@ -53,6 +54,7 @@ class StatusWriter:
                 old=old,
                 now=services.clock.now(),
                 sandbox_usable=not decide_sandbox(pod, status).create,
+                restarting_all=restart_all_active(pod, status),
                 host_ips=services.host_ips(),
                 start_errors=services.reasons.get(pod.uid),
                 probes=services.probes.results(pod),

@@ -43,8 +43,8 @@ def compute_pod_actions(
 ) -> PodActions:
     """Decide what a sync has to do.
 
-    ``all_containers_restarting``: the pod's AllContainersRestarting condition is True
-    (:func:`kubeletpy.pods.restart_rules.restart_all_wanted`).
+    ``all_containers_restarting``: an exit asked for the restart of all containers, and their
+    records are not all removed yet (:func:`kubeletpy.pods.restart_rules.restart_all_active`).
     """
     sandbox = decide_sandbox(pod, status)
     if all_containers_restarting:

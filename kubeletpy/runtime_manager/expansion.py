@@ -55,9 +55,3 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
 def expand_all(texts: Iterable[str], variables: Mapping[str, str]) -> list[str]:
     """Expand a command or its arguments. Raises ExpansionTooLong."""
     return [expand(text, variables.get) for text in texts]
-
-
-def expand_static(command: Iterable[str], environment: Iterable[Mapping[str, object]]) -> list[str]:
-    """Expand a probe's command, which sees only the literal values of the container's spec."""
-    literals = {str(entry.get("name")): str(entry.get("value") or "") for entry in environment}
-    return expand_all(command, literals)

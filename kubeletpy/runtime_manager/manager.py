@@ -16,7 +16,7 @@ from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.restart_rules import restart_all_wanted
+from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -118,7 +118,7 @@ class KubeRuntimeManager:
             pod,
             status,
             request.probes,
-            all_containers_restarting=restart_all_wanted(pod, status, pod.status),
+            all_containers_restarting=restart_all_active(pod, status),
         )
         if plan.nothing_to_do:
             return PodSyncResult(decisions=plan.decisions)

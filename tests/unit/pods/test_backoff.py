@@ -24,15 +24,6 @@ def test_window_from_an_event() -> None:
     assert backoff.due_at("k", event_at=105, now=115) is None
 
 
-def test_window_from_the_last_raise() -> None:
-    backoff = ExponentialBackoff(10, 300, 600)
-    backoff.next("k", 0, 50)
-    assert backoff.due_since_raise("k", 59) == 60
-    assert backoff.due_since_raise("k", 60) is None
-    backoff.forget("k")
-    assert backoff.due_since_raise("k", 51) is None
-
-
 def test_a_quiet_time_starts_from_the_base() -> None:
     backoff = ExponentialBackoff(10, 300, 600)
     backoff.next("k", 0, 0)

@@ -11,8 +11,7 @@ from kubeletpy.pods.restart_rules import (
     init_container_failed,
     matching_rule,
     restart_after_exit,
-    restart_all_cleaned_up,
-    restart_all_wanted,
+    restart_all_active,
     should_container_be_restarted,
 )
 from tests.unit.runtime_manager.pods_and_records import (
@@ -132,20 +131,17 @@ def test_what_an_init_container_fails_by() -> None:
     assert not init_container_failed(running("i"))
 
 
-def test_restart_all_is_wanted_by_an_exit_or_by_the_condition() -> None:
-    pod = make_pod(container("app", **ALL_ON_88), "other")
-    going: Any = {"conditions": [{"type": "AllContainersRestarting", "status": "True"}]}
-    over: Any = {"conditions": [{"type": "AllContainersRestarting", "status": "False"}]}
-    assert restart_all_wanted(pod, has(exited("app", 88)), None)
-    assert not restart_all_wanted(pod, has(exited("app", 1), exited("other", 88)), None)
-    assert not restart_all_wanted(pod, has(running("app"), exited("app", 88)), over)
-    assert restart_all_wanted(pod, has(), going)
-    assert not restart_all_wanted(make_pod("other"), has(), going)
-
-
-def test_restart_all_is_cleaned_up_when_no_main_record_is_left() -> None:
-    pod = make_pod(container("app", **ALL_ON_88), init=("init",), ephemeral=("debug",))
+def test_restart_all_lasts_until_the_record_that_asked_for_it_is_gone() -> None:
+    pod = make_pod(container("app", **ALL_ON_88), "other", init=("init",))
     assert could_restart_all(pod)
-    assert restart_all_cleaned_up(pod, has(running("debug")))
-    assert not restart_all_cleaned_up(pod, has(exited("init")))
-    assert not restart_all_cleaned_up(pod, has(exited("app")))
+    assert restart_all_active(pod, has(exited("app", 88), running("other"), exited("init")))
+    assert restart_all_active(pod, has(exited("app", 88)))
+    assert not restart_all_active(pod, has())
+
+
+def test_what_does_not_restart_all() -> None:
+    pod = make_pod(container("app", **ALL_ON_88), "other")
+    assert not restart_all_active(pod, has(exited("app", 1), exited("other", 88)))
+    assert not restart_all_active(pod, has(running("app"), exited("app", 88, suffix="-old")))
+    assert not restart_all_active(make_pod("other"), has(exited("other", 88)))
+    assert not could_restart_all(make_pod("other"))

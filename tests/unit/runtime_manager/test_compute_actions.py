@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import SandboxStatus
 from kubeletpy.runtime_manager.actions import KillReason
 from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
@@ -665,6 +666,22 @@ def test_restart_all_with_a_dead_sandbox_only_makes_a_new_one() -> None:
     pod = make_pod(container("a", **SOURCE), init=("init",))
     status = has(exited("a", 88), sandboxes=(DEAD,))
     assert plan(pod, status, all_containers_restarting=True) == {"kill_pod": True, "create": 1}
+
+
+@pytest.mark.parametrize("removed", range(5))
+def test_restart_all_goes_on_where_it_was_interrupted(removed: int) -> None:
+    pod = make_pod(container("a", **SOURCE), "b", init=("init", sidecar("side")))
+    status = has(exited("a", 88), running("b"), exited("init"), running("side"))
+    assert restart_all_active(pod, status)
+    plan = compute_pod_actions(pod, status, NO_PROBES, all_containers_restarting=True)
+    gone = {reset.id for reset in plan.containers_to_reset[:removed]}
+    left = has(*(record for record in status.containers if record.id not in gone))
+    assert restart_all_active(pod, left) is bool(left.containers)
+    again = compute_pod_actions(
+        pod, left, NO_PROBES, all_containers_restarting=restart_all_active(pod, left)
+    )
+    assert again.containers_to_reset == plan.containers_to_reset[removed:]
+    assert [start.name for start in again.starts] == ([] if left.containers else ["init"])
 
 
 def test_after_restart_all_the_pod_starts_from_its_first_init_container() -> None:

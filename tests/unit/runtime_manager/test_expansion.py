@@ -11,7 +11,6 @@ from kubeletpy.runtime_manager.expansion import (
     ExpansionTooLong,
     expand,
     expand_all,
-    expand_static,
 )
 
 KNOWN = {"A": "one", "B": "two", "EMPTY": "", "REF": "$(A)", "a b": "spaced"}
@@ -61,5 +60,3 @@ def test_bounded_and_linear() -> None:
 
 def test_commands() -> None:
     assert expand_all(["echo", "$(A)"], KNOWN) == ["echo", "one"]
-    environment = [{"name": "A", "value": "lit"}, {"name": "B", "valueFrom": {}}]
-    assert expand_static(["$(A)", "$(B)", "$(C)"], environment) == ["lit", "", "$(C)"]
