@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeletpy.runtime_manager.expansion import (
@@ -46,6 +46,7 @@ def test_references(text: str, expected: str) -> None:
     assert expand(text, KNOWN.get) == expected
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="$()AB x"))
 def test_text_without_dollars_in_the_values_never_fails(text: str) -> None:
     expand(text, KNOWN.get)
