@@ -13,6 +13,11 @@ from kubeletpy.podworkers.protocol import SyncOutcome
 MIN_GRACE = 1
 """Seconds: every pod gets at least that."""
 
+SHORTEST_WAIT = 0.001
+AFTER_DUE = 0.1
+"""Seconds until the next try when the time to retry had passed before the step ended: a step that
+keeps asking for a time in the past must not spin."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequeueSettings:
@@ -44,7 +49,8 @@ def requeue_delay(
     resync = settings.sync_frequency * stretch
     if outcome.retry_at is not None:
         # exactly then: a restart after a backoff has waited long enough already
-        return min(max(outcome.retry_at - now, 0.0), resync)
+        left = outcome.retry_at - now
+        return min(max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE, resync)
     if outcome.error:
         return min(settings.error_backoff, settings.sync_frequency) * stretch
     return resync

@@ -47,7 +47,7 @@ async def terminate(
             error=f"containers still run after the pod was killed: {names}",
             decisions=result.decisions,
         )
-    writer.store(pod, None, final, terminated=True)
+    writer.store(pod, None, final, terminated=True, override=override)
     return SyncOutcome(decisions=result.decisions)
 
 

@@ -174,11 +174,11 @@ def _phase(
         terminated=inputs.terminated,
         regular_container_in_sandbox=_regular_in_sandbox(inputs),
     )
-    if phase not in TERMINAL:
-        for known in (old.get("phase"), in_api.get("phase")):
-            if known in TERMINAL:
-                phase = known
-                break
+    # an evicted pod whose containers end well has failed all the same
+    for known in (old.get("phase"), in_api.get("phase")):
+        if known in TERMINAL:
+            phase = known
+            break
     reason = message = None
     if phase == old.get("phase"):
         reason = old.get("reason") or in_api.get("reason")

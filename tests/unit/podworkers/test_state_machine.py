@@ -223,7 +223,7 @@ def test_a_shorter_grace_counts_from_the_next_attempt():
         (SyncOutcome(), 60.0 * 1.25),
         (SyncOutcome(error="no", network_not_ready=True), 1.25),
         (SyncOutcome(error="backoff", retry_at=1007.5), 7.5),
-        (SyncOutcome(error="backoff over", retry_at=990.0), 0.0),
+        (SyncOutcome(error="backoff over", retry_at=990.0), 0.1),
         (SyncOutcome(error="far", retry_at=9999.0), 75.0),
         (SyncOutcome(retry_at=1030.0), 30.0),
         (SyncOutcome(error="other"), 12.5),

@@ -1,0 +1,386 @@
+"""The three verbs over fake rooms: order, events, and what reaches the status when."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.times import format_time
+from kubeletpy.kubeapi.errors import Forbidden, NotFound
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.podworkers.protocol import UpdateType
+from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.syncer import KubePodSyncer
+from kubeletpy.runtime_manager.protocol import ProbeResults, SyncPodRequest
+from kubeletpy.runtime_manager.results import (
+    Decision,
+    PodSyncResult,
+    StartError,
+    SyncAction,
+    SyncResult,
+)
+from kubeletpy.volumes.protocol import VolumeError
+from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
+from tests.unit.podworkers.test_workers import Recorder
+from tests.virtual_time import LoopClock, on_virtual_time, settle
+
+E, R = ContainerState.EXITED, ContainerState.RUNNING
+EMPTY = PodRuntimeStatus("uid-web", "web", "default")
+
+
+class Rooms:
+    """Every room of a sync in one object; notes what is asked of it, in order."""
+
+    runtime_name = "fake"
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.statuses: list[tuple[Any, bool]] = []
+        self.kept: Any = None
+        self.result = PodSyncResult()
+        self.takes = 0.0
+        self.volume_error: str = ""
+        self.request: SyncPodRequest | None = None
+        self.kill_args: Any = None
+        self.finished = False
+
+    # runtime
+    async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
+        self.steps.append("runtime")
+        self.request = request
+        if self.takes:
+            request.on_sandbox_ready(runtime_status(state=None, at=2))
+            await asyncio.sleep(self.takes)
+        return self.result
+
+    async def kill_pod(self, pod, status, grace) -> PodSyncResult:
+        self.steps.append("kill")
+        self.kill_args = (pod, grace)
+        return self.result
+
+    # status
+    def get_status(self, uid):
+        return self.kept
+
+    def set_status(self, pod: Pod, status: Any, *, containers_may_run: bool = True) -> None:
+        self.steps.append(f"status {status['phase']}")
+        self.kept = {"startTime": format_time(LoopClock().now()), **status}
+        self.statuses.append((status, containers_may_run))
+
+    def finish(self, pod: Pod) -> None:
+        self.steps.append("finish")
+
+    # volumes
+    async def set_up(self, pod):
+        self.steps.append("volumes")
+        if self.volume_error:
+            raise VolumeError(self.volume_error)
+        return {}
+
+    async def tear_down(self, uid):
+        self.steps.append("tear down")
+        if self.volume_error:
+            raise VolumeError(self.volume_error)
+
+    # probes
+    def results(self, pod):
+        return ProbeResults()
+
+    def add_pod(self, pod):
+        self.steps.append("probes")
+
+    def stop_liveness_and_startup(self, pod):
+        self.steps.append("probes end")
+
+    def remove_pod(self, uid):
+        pass
+
+    # mirrors
+    def reconcile(self, pod, mirror):
+        self.steps.append("mirror")
+
+
+class Api:
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def get(self, resource, name, namespace=None):
+        self.asked.append(f"{resource.plural}/{namespace}/{name}")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Setup:
+    def __init__(self, tmp_path, **changes: Any) -> None:
+        self.rooms, self.recorder, self.cache = Rooms(), Recorder(), PodStatusCache()
+        rooms: Any = self.rooms
+        self.services = replace(
+            SyncServices(
+                runtime=rooms,
+                statuses=rooms,
+                volumes=rooms,
+                probes=rooms,
+                cache=self.cache,
+                recorder=self.recorder,
+                clock=LoopClock(),
+                pods_dir=tmp_path / "pods",
+                mirrors=rooms,
+            ),
+            **changes,
+        )
+        self.syncer = KubePodSyncer(self.services)
+        self.terminating = False
+
+    async def sync(self, pod: Pod | None = None, status: PodRuntimeStatus = EMPTY):
+        return await self.syncer.sync_pod(
+            UpdateType.CREATE, pod or make_pod(), None, status, lambda: self.terminating
+        )
+
+
+@on_virtual_time
+async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.result = PodSyncResult(
+        status=runtime_status(at=5), decisions=(Decision("start main", "it does not run"),)
+    )
+    outcome = await s.sync()
+    assert s.rooms.steps == ["status Pending", "volumes", "probes", "runtime", "status Running"]
+    assert (outcome.error, outcome.terminal, len(outcome.decisions)) == ("", False, 1)
+    assert s.cache.get("uid-web").own
+    assert (tmp_path / "pods" / "uid-web" / "volumes").is_dir()
+    assert (tmp_path / "pods" / "uid-web").stat().st_mode & 0o777 == 0o750
+
+
+@on_virtual_time
+async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path):
+    s = Setup(tmp_path)
+    pod = make_pod(restartPolicy="Never")
+    outcome = await s.sync(pod, runtime_status(state=E))
+    assert outcome.terminal
+    assert s.rooms.steps == ["status Succeeded"]
+    assert s.rooms.statuses[0][1] is False
+
+
+@on_virtual_time
+async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.result = PodSyncResult(status=runtime_status(state=E, exit_code=3, at=5))
+    outcome = await s.sync(make_pod(restartPolicy="Never"))
+    assert outcome.terminal
+    assert s.rooms.statuses[-1][0]["phase"] == "Failed"
+    assert s.rooms.statuses[-1][1] is False
+
+
+@on_virtual_time
+async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path):
+    s = Setup(tmp_path)
+    pod = make_pod(activeDeadlineSeconds=30)
+    outcome = await s.sync(pod, runtime_status())
+    assert outcome.retry_at == pytest.approx(LoopClock().now() + 30)
+    await asyncio.sleep(30)
+    outcome = await s.sync(pod, runtime_status())
+    assert outcome.terminal
+    assert s.rooms.statuses[-1][0]["reason"] == "DeadlineExceeded"
+    assert s.rooms.statuses[-1][1] is True
+    assert [reason for reason, _ in s.recorder.events] == ["DeadlineExceeded"]
+
+
+@on_virtual_time
+async def test_no_network_no_sandbox(tmp_path):
+    s = Setup(tmp_path, network_error=lambda: "cni is not there")
+    outcome = await s.sync()
+    assert outcome.network_not_ready
+    assert s.recorder.events == [("NetworkNotReady", "network is not ready: cni is not there")]
+    assert "runtime" not in s.rooms.steps
+    assert not (await s.sync(make_pod(hostNetwork=True))).error
+
+
+@on_virtual_time
+async def test_volumes_that_can_not_be_had(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.volume_error = 'volume "data": no such type here'
+    outcome = await s.sync()
+    reason, message = s.recorder.events[0]
+    assert reason == "FailedMount"
+    assert 'volume "data"' in message
+    assert outcome.error == message
+    assert "runtime" not in s.rooms.steps
+
+
+@on_virtual_time
+async def test_directories_that_can_not_be_made(tmp_path):
+    s = Setup(tmp_path)
+    (tmp_path / "pods").write_text("a file")
+    outcome = await s.sync()
+    assert outcome.error
+    assert s.recorder.events[0][0] == "Failed"
+
+
+@on_virtual_time
+async def test_a_crash_loop_says_when_and_why(tmp_path):
+    s = Setup(tmp_path)
+    error = StartError("CrashLoopBackOff", "back-off 10s restarting failed container")
+    s.rooms.result = PodSyncResult(
+        results=(SyncResult(SyncAction.START_CONTAINER, "main", error),),
+        start_errors={"main": error},
+        retry_at=123.0,
+    )
+    outcome = await s.sync(status=runtime_status(state=E, exit_code=1))
+    assert outcome.retry_at == 123.0
+    assert "CrashLoopBackOff" in outcome.error
+    waiting = s.rooms.statuses[-1][0]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting["reason"] == "CrashLoopBackOff"
+
+
+@on_virtual_time
+async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.takes = 3.0
+    s.rooms.result = PodSyncResult(status=runtime_status(at=5))
+    task = asyncio.ensure_future(s.sync())
+    await asyncio.sleep(1)
+    assert [status.get("podIP") for status, _ in s.rooms.statuses] == [None, "10.0.0.9"]
+    await task
+    assert len(s.rooms.statuses) == 3
+
+
+@on_virtual_time
+async def test_the_runtime_sync_is_not_cut_short_and_its_result_counts(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.takes = 3.0
+    s.rooms.result = PodSyncResult(status=runtime_status(at=5))
+    task = asyncio.ensure_future(s.sync())
+    await settle()
+    await asyncio.sleep(1)
+    s.terminating = True
+    task.cancel()
+    await asyncio.sleep(1)
+    assert not task.done()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert s.cache.status("uid-web").running_containers
+    assert s.rooms.statuses[-1][0]["phase"] == "Pending"
+
+
+@on_virtual_time
+async def test_static_pods_have_their_mirror_seen_to(tmp_path):
+    s = Setup(tmp_path)
+    await s.sync(make_static("web"))
+    assert "mirror" in s.rooms.steps
+
+
+@on_virtual_time
+async def test_terminating(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
+    s.cache.set(runtime_status(at=1), own=True)
+    outcome = await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 7, None)
+    assert not outcome.error
+    assert s.rooms.steps == ["status Running", "probes end", "kill", "status Failed"]
+    assert s.rooms.kill_args[1] == 7
+    final, may_run = s.rooms.statuses[-1]
+    assert may_run is False
+    assert final["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    assert final["podIP"] == "10.0.0.9"
+
+
+@on_virtual_time
+async def test_an_evictions_word_counts(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9))
+
+    def evicted(status):
+        return {**status, "phase": "Failed", "reason": "Evicted"}
+
+    await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 7, evicted)
+    assert s.rooms.statuses[0][0]["reason"] == "Evicted"
+    assert s.rooms.statuses[0][1] is True
+    assert s.rooms.statuses[-1][0]["reason"] == "Evicted"
+
+
+@on_virtual_time
+async def test_a_kill_that_fails_or_leaves_something_running(tmp_path):
+    s = Setup(tmp_path)
+    s.cache.set(runtime_status(), own=True)
+    s.rooms.result = PodSyncResult(sync_error=StartError("KillContainer", "runtime says no"))
+    outcome = await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 1, None)
+    assert s.recorder.events == [("FailedKillPod", "error killing pod: runtime says no")]
+    assert outcome.error
+    assert s.cache.usable("uid-web") is None
+    s.rooms.result = PodSyncResult(status=runtime_status(at=9))
+    outcome = await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 1, None)
+    assert "main" in outcome.error
+
+
+@on_virtual_time
+async def test_finishing(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.volume_error = "busy"
+    status = runtime_status(state=E, ready=False)
+    assert (await s.syncer.sync_terminated_pod(make_pod(), status)).error
+    assert "finish" not in s.rooms.steps
+    s.rooms.volume_error = ""
+    assert not (await s.syncer.sync_terminated_pod(make_pod(), status)).error
+    assert s.rooms.steps[-2:] == ["tear down", "finish"]
+
+
+SECRET = {
+    "type": "kubernetes.io/dockerconfigjson",
+    "metadata": {"uid": "s1"},
+    "data": {
+        ".dockerconfigjson": base64.b64encode(
+            json.dumps({"auths": {"reg": {"username": "u", "password": "hunter2"}}}).encode()
+        ).decode()
+    },
+}
+
+
+@on_virtual_time
+async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path):
+    api = Api(Forbidden("not yet", code=403), SECRET, NotFound("none", code=404))
+    s = Setup(tmp_path, kube_api=api)
+    pod = make_pod(imagePullSecrets=[{"name": "one"}, {"name": "two"}, {"name": "one"}])
+    await s.sync(pod)
+    assert api.asked == ["secrets/default/one"] * 2 + ["secrets/default/two"]
+    assert [secret.name for secret in s.rooms.request.pull_secrets] == ["one"]
+    assert s.recorder.events == [
+        (
+            "FailedToRetrieveImagePullSecret",
+            "Unable to retrieve some image pull secrets (two); attempting to pull the image may "
+            "not succeed.",
+        )
+    ]
+    assert asyncio.get_running_loop().time() < 0.1
+    assert "hunter2" not in repr(s.rooms.request)
+
+
+@on_virtual_time
+async def test_pull_secrets_are_not_asked_for_while_all_runs(tmp_path):
+    api = Api()
+    s = Setup(tmp_path, kube_api=api)
+    await s.sync(make_pod(imagePullSecrets=[{"name": "one"}]), runtime_status())
+    assert api.asked == []
+
+
+def test_reasons_come_and_go():
+    reasons = ReasonCache(max_pods=2)
+    error = StartError("ErrImagePull", "no")
+    failed = SyncResult(SyncAction.START_CONTAINER, "main", error)
+    for uid in ("a", "b", "c"):
+        reasons.update(uid, PodSyncResult(results=(failed,)))
+    assert [bool(reasons.get(uid)) for uid in ("a", "b", "c")] == [False, True, True]
+    reasons.update("b", PodSyncResult())
+    assert reasons.get("b") == {"main": error}
+    reasons.update("b", PodSyncResult(results=(SyncResult(SyncAction.START_CONTAINER, "main"),)))
+    assert reasons.get("b") == {}
