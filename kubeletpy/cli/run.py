@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
 
     Args:
         arguments: the kubelet's flags.
-        agent: what to run; ``run_agent`` of :mod:`kubeletpy.agent` when None.
+        agent: what to run; ``run_agent`` of :mod:`kubeletpy.launch` when None.
     """
     try:
         flags = config.parse_flags(arguments)
@@ -50,13 +50,14 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
 def run(loaded: config.LoadedConfig, agent: Agent) -> int:
     """Run an agent until SIGINT or SIGTERM; gives the exit code."""
     from kubeletpy.kubeapi.credentials import KubeconfigError
+    from kubeletpy.launch import LaunchError
 
     handler = logs.set_up(loaded.settings.logging)
     try:
         for warning in loaded.warnings:
             logger.warning(warning)
         asyncio.run(_until_signalled(agent(loaded)))
-    except (config.ConfigError, KubeconfigError) as error:
+    except (config.ConfigError, KubeconfigError, LaunchError) as error:
         handler.close()
         return fail(error)
     except Exception:  # the last boundary: whatever ended the agent is logged whole
@@ -127,5 +128,5 @@ def _check(loaded: config.LoadedConfig) -> None:
 
 
 def _default_agent() -> Agent:
-    agent: Agent = importlib.import_module("kubeletpy.agent").run_agent
+    agent: Agent = importlib.import_module("kubeletpy.launch").run_agent
     return agent

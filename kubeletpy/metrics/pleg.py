@@ -36,3 +36,26 @@ class PlegMetrics:
             "kubelet_evented_pleg_connection_latency_seconds",
             "Time from a runtime's event to its arrival here.",
         )
+
+    def relist_done(self, seconds: float, interval: float | None, unix_time: float) -> None:
+        """A full relist took ``seconds``, ``interval`` after the one before, ending now."""
+        self.relist_duration.observe(seconds)
+        if interval is not None:
+            self.relist_interval.observe(interval)
+        self.last_seen.set(unix_time)
+
+    def pod_relist_done(self, seconds: float) -> None:
+        """One pod was read again."""
+        self.pod_relist_duration.observe(seconds)
+
+    def stream_connected(self) -> None:
+        """The runtime's event stream is there."""
+        self.evented_connection_successes.inc()
+
+    def stream_failed(self) -> None:
+        """The runtime's event stream could not be had, or broke."""
+        self.evented_connection_errors.inc()
+
+    def event_received(self, latency: float) -> None:
+        """An event came ``latency`` seconds after the runtime made it."""
+        self.evented_latency.observe(latency)

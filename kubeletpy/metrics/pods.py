@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kubeletpy.metrics.families import POD_START_SECONDS, Families
 
 STATUS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60)
@@ -56,6 +58,18 @@ class PodWorkerMetrics:
             "Pods refused at admission.",
             "reason",
         )
+
+    def step_done(self, operation: str, seconds: float) -> None:
+        """A worker's step ended ``seconds`` after the message that caused it."""
+        self.pod_worker_duration.labels(operation).observe(seconds)
+
+    def worker_started(self, seconds: float) -> None:
+        """A pod's first step began ``seconds`` after the pod was first seen."""
+        self.pod_worker_start_duration.observe(seconds)
+
+    def pod_running(self, seconds: float) -> None:
+        """A pod's phase became Running ``seconds`` after the pod was first seen."""
+        self.pod_start_duration.observe(seconds)
 
 
 class PodStartMetrics:
@@ -147,3 +161,30 @@ class PodCountMetrics:
             "kubelet_orphan_pod_cleaned_volumes_errors",
             "Directories of pods that are gone, not removed in the last sweep.",
         )
+
+    def pods(self, desired: Mapping[str, int], active: Mapping[str, int], mirrors: int) -> None:
+        """Set the pods by label ``static``, and the mirrors."""
+        for static in ("", "true"):
+            self.desired_pods.labels(static).set(desired.get(static, 0))
+            self.active_pods.labels(static).set(active.get(static, 0))
+        self.mirror_pods.set(mirrors)
+
+    def working(self, counts: Mapping[tuple[str, str, str], int]) -> None:
+        """Set the workers by (lifecycle, config, static)."""
+        self.working_pods.clear()
+        for labels, count in counts.items():
+            self.working_pods.labels(*labels).set(count)
+
+    def restarted(self, static: str) -> None:
+        """A pod was made anew because its UID came back."""
+        self.restarted_pods.labels(static).inc()
+
+    def orphan_found(self) -> None:
+        """A running pod that nobody wants was found in the runtime."""
+        self.orphaned_runtime_pods.inc()
+
+    def in_runtime(self, pods: int, containers: Mapping[str, int]) -> None:
+        """Set the pods with a ready sandbox, and the containers by state."""
+        self.running_pods.set(pods)
+        for state in ("created", "running", "exited", "unknown"):
+            self.running_containers.labels(state).set(containers.get(state, 0))

@@ -1,0 +1,487 @@
+"""The composition root: builds the rooms of one node agent and runs them as one task group.
+
+Everything outside (runtime, API, clock, chance, machine) comes in through :class:`AgentParts`, so
+the same agent runs on a node and on virtual time. Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.log_recorder import LogRecorder
+from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
+from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.images.gc_selection import ImageGCPolicy
+from kubeletpy.images.manager import ImageManager, PullSettings
+from kubeletpy.images.node_credentials import NodeCredentials
+from kubeletpy.kubeapi.events import EventWriter
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.build import ImageSummary, RuntimeInfo
+from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.lease import LeaseKeeper
+from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP, Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.pod_directories import PodDirectories
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.syncer import KubePodSyncer
+from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.probes.absent import AbsentProbes
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.runtime_manager.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.event_stream import EventStream
+from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
+from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.mirror import ApiMirrorKeeper
+from kubeletpy.syncloop.pleg import Pleg, PlegSettings
+from kubeletpy.syncloop.sources.api import ApiSource
+from kubeletpy.syncloop.sources.file import FileSource
+from kubeletpy.syncloop.sources.http import HttpSource
+from kubeletpy.volumes.protocol import VolumeManager
+from kubeletpy.volumes.unsupported import UnsupportedVolumes
+
+log = logging.getLogger(__name__)
+
+GC_PERIOD_S = 60.0
+GC_SOON_S = 5.0
+"""After a pod has ended: its dead sandbox goes soon, and many ended pods are one round."""
+IMAGE_GC_PERIOD_S = 300.0
+CONTAINER_TYPES = {
+    "containerStatuses": "container",
+    "initContainerStatuses": "init_container",
+    "ephemeralContainerStatuses": "ephemeral_container",
+}
+"""List of a pod status -> container_type label."""
+STOP_S = 3.0
+"""How long a stopping agent waits for calls under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPods:
+    """Where static pods come from; empty: nowhere."""
+
+    path: str = ""
+    url: str = ""
+    url_headers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    file_check_s: float = 20.0
+    http_check_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What an agent is made of that is not its own."""
+
+    runtime: RuntimeService
+    images: ImageService
+    clock: Clock
+    root_dir: Path
+    node: NodeOptions
+    facts: MachineFacts
+    node_ips: Sequence[str]
+    runtime_info: RuntimeInfo
+    kube_api: KubeApi | None = None
+    """None: standalone, with static pods only."""
+    heartbeat_api: KubeApi | None = None
+    """For node status and lease, with a rate of its own; None: ``kube_api``."""
+    events_api: KubeApi | None = None
+    """For Events, with a rate of its own; None: ``kube_api``."""
+    runtime_settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+    seams: Seams = field(default_factory=Seams)
+    pulls: PullSettings = field(default_factory=PullSettings)
+    node_credentials: NodeCredentials | None = None
+    image_gc: ImageGCPolicy | None = None
+    container_gc: GCPolicy | None = None
+    static_pods: StaticPods = field(default_factory=StaticPods)
+    requeue: RequeueSettings = field(default_factory=RequeueSettings)
+    pleg: PlegSettings = field(default_factory=PlegSettings)
+    max_crash_loop_delay_s: float = 300.0
+    concurrent_starts: int | None = None
+    volumes: VolumeManager | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    rng: random.Random = field(default_factory=random.Random)
+    on_connection: Callable[[Callable[[bool], None]], None] | None = None
+    """Registers a listener for the runtime's connection being lost (False) or back (True)."""
+
+
+class Agent:
+    """One node agent. Make it inside a running event loop."""
+
+    def __init__(self, parts: AgentParts) -> None:
+        self.parts = parts
+        self.metrics = parts.metrics
+        self.pods = PodManager()
+        self.cache = PodStatusCache()
+        api = parts.kube_api
+        self._events = (
+            EventWriter(parts.events_api or api, parts.clock, parts.node.name, rng=parts.rng)
+            if api is not None
+            else None
+        )
+        self.recorder: EventRecorder = self._events or LogRecorder()
+        self.runtime = self._make_runtime_manager()
+        self.monitor = RuntimeMonitor(self.runtime, self._node_changed)
+        self.statuses = ApiStatusManager(
+            api,
+            parts.clock,
+            mirror_of=self.pods.mirror_of,
+            on_termination=self._container_terminated,
+            on_written=self.metrics.workers.pod_status_sync_duration.observe,
+            rng=parts.rng,
+        )
+        self.node = self._make_node_manager(api)
+        self.mirrors = self._make_mirrors(api)
+        self.directories = PodDirectories(parts.root_dir / "pods")
+        self.workers = self._make_workers(api)
+        self.pleg = Pleg(
+            self.runtime,
+            self.cache,
+            parts.clock,
+            self._runtime_changed,
+            settings=parts.pleg,
+            metrics=self.metrics.pleg,
+        )
+        self.stream = EventStream(
+            parts.runtime,
+            self.runtime.event_to_status,
+            self.cache,
+            self.pleg,
+            clock=parts.clock,
+            on_change=self._runtime_changed,
+            rng=parts.rng,
+        )
+        self._sources = self._make_sources(api)
+        self.loop = self._make_loop()
+        self.image_gc = ImageGarbageCollector(
+            parts.images,
+            parts.runtime,
+            self.recorder,
+            parts.clock,
+            self.metrics.images,
+            node_name=parts.node.name,
+            policy=parts.image_gc,
+        )
+        self._gc_wanted = asyncio.Event()
+        self._started_at = asyncio.get_running_loop().time()
+        if parts.on_connection is not None:
+            parts.on_connection(self.monitor.connection_changed)
+
+    # -- building ----------------------------------------------------------------------------
+
+    def _make_runtime_manager(self) -> KubeRuntimeManager:
+        parts = self.parts
+        images = ImageManager(
+            parts.images,
+            self.recorder,
+            parts.clock,
+            self.metrics.images,
+            settings=parts.pulls,
+            node_credentials=parts.node_credentials,
+        )
+        return KubeRuntimeManager(
+            parts.runtime,
+            images,
+            self.recorder,
+            parts.clock,
+            self.metrics.starts,
+            root_dir=str(parts.root_dir),
+            settings=parts.runtime_settings,
+            seams=parts.seams,
+            runtime_name=parts.runtime_info.name,
+            max_crash_loop_delay=parts.max_crash_loop_delay_s,
+            concurrent_starts=parts.concurrent_starts,
+            gc_policy=parts.container_gc,
+        )
+
+    def _make_node_manager(self, api: KubeApi | None) -> NodeManager | None:
+        parts = self.parts
+        if api is None:
+            return None
+        return NodeManager(
+            parts.heartbeat_api or api,
+            parts.clock,
+            parts.node,
+            parts.facts,
+            node_ips=parts.node_ips,
+            recorder=self.recorder,
+            health=self.node_health,
+            runtime_info=lambda: parts.runtime_info,
+            list_images=self._image_summaries,
+            rng=parts.rng,
+        )
+
+    def _make_mirrors(self, api: KubeApi | None) -> ApiMirrorKeeper | None:
+        node = self.node
+        if api is None or node is None:
+            return None
+        return ApiMirrorKeeper(
+            api,
+            self.parts.node.name,
+            lambda: node.uid or None,
+            wanted=lambda pod: self.pods.current(pod.uid) is not None,
+            rng=self.parts.rng,
+        )
+
+    def _make_workers(self, api: KubeApi | None) -> AsyncPodWorkers:
+        parts = self.parts
+        self.services = SyncServices(
+            runtime=self.runtime,
+            statuses=self.statuses,
+            volumes=parts.volumes or UnsupportedVolumes(),
+            probes=AbsentProbes(self.recorder),
+            cache=self.cache,
+            recorder=self.recorder,
+            clock=parts.clock,
+            pods_dir=parts.root_dir / "pods",
+            kube_api=api,
+            mirrors=self.mirrors,
+            network_error=self.monitor.network_error,
+            host_ips=lambda: parts.node_ips,
+            agent_started_at=parts.clock.now(),
+            metrics=self.metrics.workers,
+        )
+        return AsyncPodWorkers(
+            KubePodSyncer(self.services),
+            self.cache,
+            self.runtime,
+            self.recorder,
+            parts.clock,
+            settings=parts.requeue,
+            rng=parts.rng,
+            current_pod=self.pods.current,
+            metrics=self.metrics.workers,
+            on_finished=self._pod_finished,
+        )
+
+    def _make_sources(
+        self, api: KubeApi | None
+    ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        parts, static = self.parts, self.parts.static_pods
+        name = parts.node.name
+        sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        if api is not None:
+            sources[SOURCE_API] = lambda: ApiSource(api, name, self.loop, rng=parts.rng).run()
+        if static.path:
+            sources[SOURCE_FILE] = lambda: FileSource(
+                Path(static.path), name, self.loop, check_frequency=static.file_check_s
+            ).run()
+        if static.url:
+            sources[SOURCE_HTTP] = lambda: HttpSource(
+                static.url,
+                name,
+                self.loop,
+                headers=static.url_headers,
+                check_frequency=static.http_check_s,
+            ).run()
+        return sources
+
+    def _make_loop(self) -> SyncLoop:
+        delete_mirror = self.mirrors.delete if self.mirrors is not None else lambda mirror: None
+        return SyncLoop(
+            self._sources,
+            pods=self.pods,
+            workers=self.workers,
+            statuses=self.statuses,
+            cache=self.cache,
+            housekeeping=Housekeeping(
+                self.pods,
+                self.workers,
+                self.statuses,
+                self.cache,
+                delete_mirror=delete_mirror,
+                hooks=(self._after_housekeeping,),
+                metrics=self.metrics.pods,
+            ),
+            dead_containers=self._make_dead_containers(),
+            recorder=self.recorder,
+            clock=self.parts.clock,
+            runtime_error=self.runtime_error,
+            on_api_object=self.statuses.reconcile,
+        )
+
+    def _make_dead_containers(self) -> DeadContainers:
+        self.dead = DeadContainers(self.runtime, self.cache, self.workers.should_content_be_removed)
+        return self.dead
+
+    # -- running -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until cancelled; containers go on without us."""
+        self.metrics.node.node_name.labels(self.parts.node.name).set(1)
+        self.recorder.event(
+            node_reference(self.parts.node.name), NORMAL, "Starting", "Starting kubelet."
+        )
+        await self.monitor.check()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, work in self._tasks():
+                    group.create_task(work, name=name)
+        finally:
+            await self._stop()
+
+    def _tasks(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        tasks = [
+            ("runtime-monitor", self.monitor.run()),
+            ("pleg", self.pleg.run()),
+            ("runtime-events", self.stream.run()),
+            ("sync-loop", self.loop.run()),
+            ("dead-containers", self.dead.run()),
+            ("container-gc", self._collect_containers()),
+            ("image-gc", self._collect_images()),
+        ]
+        tasks += [(f"source-{name}", make()) for name, make in self._sources.items()]
+        if self._events is not None:
+            tasks.append(("events", self._events.run()))
+        if self.node is not None:
+            api = self.parts.heartbeat_api or self.parts.kube_api
+            assert api is not None, "a node manager comes with an API"
+            tasks.append(("node", self.node.run()))
+            tasks.append(("node-lease", self._keep_lease(api, self.node)))
+            tasks.append(("static-pods-mirrors", self._mirror_when_registered(self.node)))
+        return tasks
+
+    async def _stop(self) -> None:
+        """Let go within STOP_S: what is unfinished is taken up by the next start."""
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.workers.close()
+                if self.mirrors is not None:
+                    await self.mirrors.close()
+                await self.statuses.close()
+                await self.directories.close()
+                await self.runtime.drain(STOP_S / 2)
+        except TimeoutError:
+            log.info("stopped with calls under way")
+
+    async def _keep_lease(self, api: KubeApi, node: NodeManager) -> None:
+        await node.registered.wait()
+        keeper = LeaseKeeper(
+            api,
+            self.parts.clock,
+            self.parts.node.name,
+            self.parts.node.lease_duration_s,
+            node_uid=lambda: node.uid,
+            rng=self.parts.rng,
+        )
+        await keeper.run()
+
+    async def _mirror_when_registered(self, node: NodeManager) -> None:
+        await node.registered.wait()
+        self.loop.sync_static_pods()
+
+    async def _collect_containers(self) -> None:
+        """Collect dead containers and sandboxes each period, and soon after a pod has ended."""
+        while True:
+            self._gc_wanted.clear()
+            try:
+                async with asyncio.timeout(GC_PERIOD_S):
+                    await self._gc_wanted.wait()
+                await asyncio.sleep(GC_SOON_S)
+            except TimeoutError:
+                pass
+            try:
+                await self.runtime.collect_garbage(
+                    all_sources_ready=self.loop.all_sources_ready,
+                    removable=self.workers.should_content_be_removed,
+                )
+            except CRIError as error:
+                self.recorder.event(
+                    node_reference(self.parts.node.name),
+                    "Warning",
+                    "ContainerGCFailed",
+                    str(error),
+                )
+
+    async def _collect_images(self) -> None:
+        while True:
+            await asyncio.sleep(IMAGE_GC_PERIOD_S)
+            await self.image_gc.run()
+
+    # -- what the rooms tell and ask ---------------------------------------------------------
+
+    def runtime_error(self) -> str:
+        """Why pods can't be synced now; empty when they can."""
+        error = self.monitor.runtime_error()
+        if not error and (pleg := self.pleg.health_error()):
+            error = f"PLEG is not healthy: {pleg}"
+        return error
+
+    def node_health(self) -> NodeHealth:
+        """What the node's Ready condition is made from."""
+        pleg = self.pleg.health_error() if self.cache.populated else ""
+        return NodeHealth(
+            runtime_error=self.monitor.runtime_error(),
+            network_error=self.monitor.network_error(),
+            pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
+        )
+
+    def sync_loop_error(self) -> str:
+        """Why the sync loop is not well: no housekeeping pass for long; empty when it is."""
+        last = self.loop.last_pass_at
+        now = asyncio.get_running_loop().time()
+        limit = max(300.0, 2 * self.parts.requeue.sync_frequency)
+        if now - (last or self._started_at) > limit:
+            return f"no housekeeping pass for {now - (last or self._started_at):.0f} s"
+        return ""
+
+    def render_metrics(self) -> bytes:
+        """A scrape; counts what is in the runtime first."""
+        pods, states = 0, Counter[str]()
+        for uid in self.cache:
+            status = self.cache.status(uid)
+            if status is not None:
+                pods += status.has_ready_sandbox
+                states.update(container.state.value for container in status.containers)
+        self.metrics.pods.in_runtime(pods, states)
+        return self.metrics.render()
+
+    def _node_changed(self) -> None:
+        if self.node is not None:
+            self.node.poke()
+
+    def _runtime_changed(self, uid: str, events: Sequence[Any]) -> None:
+        self.loop.runtime_changed(uid, events)
+
+    def _pod_finished(self, uid: str) -> None:
+        self._gc_wanted.set()
+        self.loop.housekeeping_soon(uid)
+
+    def _after_housekeeping(self, found: NodePods) -> None:
+        self.directories.sweep_soon(found.desired | found.possibly_running)
+
+    def _container_terminated(self, field: str, exit_code: int, reason: str) -> None:
+        kind = CONTAINER_TYPES[field]
+        self.metrics.starts.terminated_containers.labels(kind, str(exit_code), reason).inc()
+
+    async def _image_summaries(self) -> Sequence[ImageSummary]:
+        try:
+            images = await self.parts.images.list_images()
+        except CRIError as error:
+            log.debug("images not listed", extra={"why": str(error)})
+            return ()
+        return [
+            ImageSummary([*image.repo_digests, *image.repo_tags], image.size) for image in images
+        ]
+
+    def pods_desired(self) -> list[Pod]:
+        """The pods this node is asked to run."""
+        return list(self.pods.pods())

@@ -1,0 +1,124 @@
+"""``kubeletpy up``: a node with its own embedded Kubernetes API, on one machine.
+
+Starts the API, then the same agent that ``run`` starts, joined to it with a node's identity. What
+it keeps is below the state directory; a second start goes on where the first one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from kubeletpy import config
+from kubeletpy.cli import run
+
+DEFAULT_STATE = "/var/lib/kubeletpy/node"
+DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run with a command line; gives the exit code."""
+    begun = time.monotonic()
+    given = parser().parse_args(arguments)
+    try:
+        loaded = load(given)
+    except (config.ConfigError, OSError) as error:
+        return run.fail(error)
+    node_name = loaded.node.hostname_override
+    return run.run(loaded, lambda settings: up(settings, given, node_name, begun))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="kubeletpy up", description="Start a node with its own embedded Kubernetes API."
+    )
+    made.add_argument(
+        "--state-dir",
+        type=lambda text: Path(text).absolute(),
+        default=DEFAULT_STATE,
+        help=f"where all is kept ({DEFAULT_STATE})",
+    )
+    made.add_argument("--port", type=int, default=6443, help="of the API, on 127.0.0.1 (6443)")
+    made.add_argument("--node-name", default=socket.gethostname().strip().lower())
+    made.add_argument("--container-runtime-endpoint", default=DEFAULT_ENDPOINT)
+    made.add_argument("--config", help="a KubeletConfiguration file for the node")
+    made.add_argument("-v", "--verbosity", type=int, default=0, help="of the log, 0 to 10")
+    return made
+
+
+def load(given: argparse.Namespace) -> config.LoadedConfig:
+    """The settings of the node: those of the file, with what one machine alone needs.
+
+    Raises:
+        ConfigError: the file, or a flag.
+        OSError: the file can't be read.
+    """
+    import yaml
+
+    document: dict[str, object] = {}
+    if given.config:
+        read = yaml.safe_load(Path(given.config).read_text())
+        if not isinstance(read, dict):
+            problem = config.Problem("--config", given.config, "a KubeletConfiguration document")
+            raise config.ConfigError([problem])
+        document = read
+    else:
+        document = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "failSwapOn": False,
+            "failCgroupV1": False,
+        }
+    state: Path = given.state_dir
+    flags = [
+        f"--root-dir={state / 'kubelet'}",
+        f"--hostname-override={given.node_name}",
+        f"--container-runtime-endpoint={given.container_runtime_endpoint}",
+        f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
+        f"--v={given.verbosity}",
+    ]
+    loaded = config.load_document(document, config.parse_flags(flags))
+    # our own flags, not the user's: that some are deprecated for users is no news for them
+    return config.LoadedConfig(loaded.settings, loaded.node, ())
+
+
+async def up(
+    loaded: config.LoadedConfig, given: argparse.Namespace, node_name: str, begun: float
+) -> None:
+    """Serve the API and run the agent until cancelled."""
+    from kubeletpy.launch import make_agent
+    from kubeletpy.localapi.api import LocalApi
+
+    state: Path = given.state_dir
+    local = LocalApi(state / "api", node_name, port=given.port)
+    async with AsyncExitStack() as stack:
+        endpoint = await local.start()
+        stack.push_async_callback(local.stop)
+        print(f"API {endpoint.url} (data in {state / 'api'})", flush=True)
+        print(f"export KUBECONFIG={endpoint.admin_kubeconfig}", flush=True)
+        agent = await make_agent(loaded, stack)
+        running = asyncio.ensure_future(agent.run())
+        try:
+            if agent.node is not None:
+                registered = asyncio.ensure_future(agent.node.registered.wait())
+                await asyncio.wait({running, registered}, return_when=asyncio.FIRST_COMPLETED)
+                registered.cancel()
+            if not running.done():
+                seconds = time.monotonic() - begun
+                print(
+                    f"node {node_name} registered {seconds:.1f} s after the start. "
+                    "Ctrl-C stops the agent and leaves the containers running.",
+                    file=sys.stdout,
+                    flush=True,
+                )
+            await running
+        finally:
+            running.cancel()
+            await asyncio.wait([running])

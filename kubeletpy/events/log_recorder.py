@@ -1,0 +1,24 @@
+"""Events of an agent without an API: into the log."""
+
+from __future__ import annotations
+
+import logging
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import WARNING, EventType
+
+log = logging.getLogger(__name__)
+
+
+class LogRecorder:
+    """An :class:`~kubeletpy.events.recorder.EventRecorder` that logs."""
+
+    def event(
+        self, involved: api.ObjectReference, event_type: EventType, reason: str, message: str
+    ) -> None:
+        """Log one event; only warnings are shown by default."""
+        level = logging.WARNING if event_type == WARNING else logging.DEBUG
+        name = f"{involved.get('namespace', '')}/{involved.get('name', '')}".lstrip("/")
+        log.log(
+            level, message, extra={"reason": reason, "kind": involved.get("kind"), "object": name}
+        )

@@ -1,0 +1,35 @@
+"""The runtime handler that a RuntimeClass stands for, asked of the API for each new sandbox."""
+
+from __future__ import annotations
+
+from kubeletpy.kubeapi.errors import ApiError, NotFound
+from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config_errors import SandboxConfigError
+
+
+class RuntimeClassHandlers:
+    """Looks RuntimeClasses up by name."""
+
+    def __init__(self, kube_api: KubeApi | None) -> None:
+        """Without an API (standalone) there are no RuntimeClasses."""
+        self._api = kube_api
+
+    async def handler(self, pod: Pod) -> str:
+        """The CRI runtime handler for a pod's sandbox; "" is the runtime's default.
+
+        Raises:
+            SandboxConfigError: the class does not exist, or could not be read.
+        """
+        name = pod.spec.get("runtimeClassName")
+        if not name:
+            return ""
+        if self._api is None:
+            raise SandboxConfigError(f'RuntimeClass "{name}" cannot be read without an API')
+        try:
+            found = await self._api.get(RUNTIMECLASSES, name)
+        except NotFound as error:
+            raise SandboxConfigError(f'RuntimeClass "{name}" not found') from error
+        except ApiError as error:
+            raise SandboxConfigError(f'RuntimeClass "{name}" could not be read: {error}') from error
+        return str(found.get("handler") or "")

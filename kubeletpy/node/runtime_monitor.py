@@ -1,0 +1,89 @@
+"""Asks the runtime how it is, every few seconds and whenever its connection comes or goes.
+
+Keeps the last answer for all who depend on it. Must never decide what follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S, network_not_ready
+from kubeletpy.runtime_manager.protocol import RuntimeHealth, RuntimeManager
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 5.0
+DOWN = "container runtime is down"
+
+
+class RuntimeMonitor:
+    """The runtime's health as it was last known."""
+
+    def __init__(self, runtime: RuntimeManager, on_change: Callable[[], None]) -> None:
+        """``on_change`` is told when runtime or network become ready or stop being so."""
+        self._runtime = runtime
+        self._on_change = on_change
+        self._health: RuntimeHealth | None = None
+        self._good_at: float | None = None
+        self._look = asyncio.Event()
+        self._lost = ""
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            self._look.clear()
+            await self.check()
+            try:
+                async with asyncio.timeout(PERIOD_S):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    async def check(self) -> None:
+        """Ask once. Never raises for what the runtime does."""
+        before = (self.runtime_error(), self.network_error())
+        health = await self._runtime.health()
+        self._health = health
+        if health.runtime_ready:
+            self._good_at = asyncio.get_running_loop().time()
+            self._lost = ""
+        after = (self.runtime_error(), self.network_error())
+        if after != before:
+            self._say(after)
+            self._on_change()
+
+    def connection_changed(self, connected: bool) -> None:
+        """The runtime's socket was lost or is back."""
+        before = self.runtime_error()
+        self._lost = "" if connected else "its endpoint is not connected"
+        self._look.set()
+        if self.runtime_error() != before:
+            self._on_change()
+
+    def runtime_error(self) -> str:
+        """Why the runtime can't be used; empty when it can."""
+        if self._lost:
+            return f"{DOWN}: {self._lost}"
+        if self._health is None:
+            return "container runtime status check may not have completed yet"
+        if not self._health.runtime_ready:
+            return f"{DOWN}: {self._health.message}"
+        now = asyncio.get_running_loop().time()
+        if self._good_at is None or now - self._good_at > RUNTIME_DOWN_AFTER_S:
+            return f"{DOWN}: it has not answered for {RUNTIME_DOWN_AFTER_S:.0f} s"
+        return ""
+
+    def network_error(self) -> str:
+        """Why pods can't have a network; empty when they can."""
+        if self._health is None or self._health.network_ready:
+            return ""
+        return network_not_ready(self._health.network_message)
+
+    def _say(self, errors: tuple[str, str]) -> None:
+        problems = [error for error in errors if error]
+        if problems:
+            log.warning("runtime not ready", extra={"why": "; ".join(problems)})
+        else:
+            log.info("runtime ready")

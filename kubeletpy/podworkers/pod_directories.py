@@ -1,0 +1,99 @@
+"""Removes the directories of pods that are gone (docs/reference: orphan pod directories).
+
+Containers could write below a pod's directory, so nothing here follows a link or crosses into
+another file system, and a directory that still has something mounted stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+KEPT_DIRECTORIES = ("volumes", "volume-subpaths", "volumeDevices")
+"""Directories that hold mount points: removed only when nothing is left in them."""
+
+
+class PodDirectories:
+    """The directories below ``{root}/pods``."""
+
+    def __init__(self, pods_dir: Path) -> None:
+        self._pods_dir = pods_dir
+        self._complained: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def sweep_soon(self, keep: Collection[str]) -> None:
+        """Remove in the background what belongs to no pod of ``keep`` (uids). Never blocks."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._sweep(frozenset(keep)))
+
+    async def close(self) -> None:
+        """Wait for a sweep under way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _sweep(self, keep: frozenset[str]) -> None:
+        problems = await asyncio.to_thread(remove_orphans, self._pods_dir, keep)
+        for uid, problem in problems.items():
+            if uid not in self._complained:
+                log.warning("directory of a gone pod stays", extra={"uid": uid, "why": problem})
+        self._complained = set(problems)
+
+
+def remove_orphans(pods_dir: Path, keep: Collection[str]) -> dict[str, str]:
+    """Remove the directories of pods not in ``keep``; uid -> why it could not be removed."""
+    problems: dict[str, str] = {}
+    try:
+        entries = [entry for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return problems
+    device = pods_dir.stat().st_dev
+    for entry in entries:
+        if entry.name in keep:
+            continue
+        try:
+            _remove_pod_directory(Path(entry.path), device)
+        except OSError as error:
+            problems[entry.name] = str(error)
+    return problems
+
+
+def _remove_pod_directory(directory: Path, device: int) -> None:
+    for name in KEPT_DIRECTORIES:
+        _remove_empty_tree(directory / name, device)
+    for entry in list(os.scandir(directory)):
+        if not entry.is_dir(follow_symlinks=False):
+            Path(entry.path).unlink()
+        elif _holds_mount(Path(entry.path), device):
+            raise OSError(f"{entry.path} holds a mount")
+        else:
+            shutil.rmtree(entry.path)  # follows no links
+    directory.rmdir()
+
+
+def _remove_empty_tree(directory: Path, device: int) -> None:
+    """Remove directories only: a file below a volume directory is somebody's data."""
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        return
+    if found.st_dev != device:
+        raise OSError(f"{directory} is a mount point")
+    for entry in list(os.scandir(directory)):
+        if not entry.is_dir(follow_symlinks=False):
+            raise OSError(f"{entry.path} is left in a volume directory")
+        _remove_empty_tree(Path(entry.path), device)
+    directory.rmdir()
+
+
+def _holds_mount(directory: Path, device: int) -> bool:
+    for root, names, _files in os.walk(directory, followlinks=False):
+        for name in [".", *names]:
+            if (Path(root) / name).lstat().st_dev != device:
+                return True
+    return False
