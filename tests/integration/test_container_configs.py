@@ -169,6 +169,10 @@ async def test_what_the_container_sees(
         assert await last_words(node, script, **copy.deepcopy(fields)) == expected
 
 
+def own_namespaces(*kinds: str) -> list[str]:
+    return [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in kinds]
+
+
 async def test_namespaces_of_the_node(
     containerd: Containerd, work_dir: Path, cgroup_root: str
 ) -> None:
@@ -176,5 +180,4 @@ async def test_namespaces_of_the_node(
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
         shared = {"hostNetwork": True, "hostPID": True, "hostIPC": True, "hostname": "ignored"}
         words = await last_words(node, script, spec=shared)
-    own = [Path(f"/proc/self/ns/{kind}").readlink() for kind in ("net", "pid", "ipc")]
-    assert words.split() == [str(link) for link in own]
+    assert words.split() == own_namespaces("net", "pid", "ipc")
