@@ -9,88 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
-from kubeletpy.pods.pod import ContainerKind, Pod, field_path, is_sidecar
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.pod import ContainerKind, field_path, is_sidecar
+from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.actions import PodActions, StartContainer
-from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
-from kubeletpy.runtime_manager.draft import StatusDraft
-from kubeletpy.runtime_manager.kill import Killer
-from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.runtime_manager.remove import Remover
-from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
+from kubeletpy.runtime_manager.actions import StartContainer
+from kubeletpy.runtime_manager.results import StartError, SyncAction
 from kubeletpy.runtime_manager.sandbox import (
     NotWanted,
     SandboxFailed,
-    SandboxMaker,
     SandboxUnchecked,
 )
 from kubeletpy.runtime_manager.start_container import (
-    ContainerStarter,
     PodContext,
     StartFailed,
     Turn,
 )
-from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.runtime_manager.sync_run import Parts, StopSync, SyncRun
 
 logger = logging.getLogger(__name__)
 
 REMOVE_CONTAINER_ERROR = "RemoveContainerError"
 CRASH_LOOP = "CrashLoopBackOff"
-
-
-class StopSync(Exception):
-    """The rest of this sync must not happen; why is in the results."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the steps work with."""
-
-    killer: Killer
-    remover: Remover
-    sandboxes: SandboxMaker
-    starter: ContainerStarter
-    crash_loops: CrashLoopBackoff
-    tools: Tools
-
-
-@dataclass(slots=True)
-class SyncRun:
-    """One sync under way."""
-
-    request: SyncPodRequest
-    status: PodRuntimeStatus
-    """What the plan was made from."""
-    plan: PodActions
-    draft: StatusDraft
-    sandbox_id: str
-    pod_ips: tuple[str, ...]
-    sandbox_config: cri.PodSandboxConfig | None = None
-    results: list[SyncResult] = field(default_factory=list)
-    start_errors: dict[str, StartError] = field(default_factory=dict)
-    sync_error: StartError | None = None
-    retry_at: float | None = None
-
-    @property
-    def pod(self) -> Pod:
-        """The pod that is synced."""
-        return self.request.pod
-
-    def add(
-        self, action: SyncAction, target: str, error: StartError | None = None, why: str = ""
-    ) -> None:
-        """Note the outcome of a step."""
-        self.results.append(SyncResult(action, target, error, why))
-
-    def retry(self, at: float | None) -> None:
-        """Note when trying again makes sense; the earliest counts."""
-        if at is not None:
-            self.retry_at = at if self.retry_at is None else min(self.retry_at, at)
 
 
 async def run_steps(run: SyncRun, parts: Parts) -> None:

@@ -24,7 +24,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
 from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.draft import StatusDraft
-from kubeletpy.runtime_manager.executor import Parts, SyncRun, run_steps
+from kubeletpy.runtime_manager.executor import run_steps
 from kubeletpy.runtime_manager.gc import ContainerGarbageCollector
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.health import health_from_conditions
@@ -43,6 +43,7 @@ from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.runtime_manager.slots import StartSlots
 from kubeletpy.runtime_manager.start_container import ContainerStarter
 from kubeletpy.runtime_manager.status_source import StatusSource
+from kubeletpy.runtime_manager.sync_run import Parts, SyncRun
 from kubeletpy.runtime_manager.tools import Tools
 
 logger = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """How many sandboxes and containers the node makes at once.
 
-More than a few per core only makes every one of them later. Containers go before sandboxes, so that
-in a burst pods get done one after the other instead of all at the end; within each kind it is first
-come, first served. Must never hold up a stop.
+More than a few per core only makes every one of them later. Containers go before sandboxes, and
+sandboxes never take all places, so that in a burst pods get done one after the other instead of all
+at the end; within each kind it is first come, first served. Must never hold up a stop.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class StartSlots:
     """A number of places to make something in."""
 
     def __init__(self, limit: int) -> None:
-        """``limit``: at least 1."""
+        """``limit``: at least 1; two thirds of them are for sandboxes at most."""
         if limit < 1:
             raise ValueError(f"a node needs at least one start slot, not {limit}")
-        self._free = limit
+        self._limits = (limit, max(1, limit * 2 // 3))
+        self._held = [0, 0]
         self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
 
     @asynccontextmanager
@@ -38,11 +39,14 @@ class StartSlots:
         try:
             yield
         finally:
-            self._release()
+            self._release(kind)
+
+    def _free(self, kind: StartKind) -> bool:
+        return sum(self._held) < self._limits[0] and self._held[kind] < self._limits[kind]
 
     async def _acquire(self, kind: StartKind) -> None:
-        if self._free > 0:
-            self._free -= 1
+        if not self._waiting[kind] and self._free(kind):
+            self._held[kind] += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[kind].append(turn)
@@ -50,16 +54,15 @@ class StartSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # it was our turn already: somebody else's now
-            else:
-                self._waiting[kind].remove(turn)
+                self._release(kind)  # it was our turn already: somebody else's now
             raise
 
-    def _release(self) -> None:
-        for queue in self._waiting:
-            while queue:
+    def _release(self, kind: StartKind) -> None:
+        self._held[kind] -= 1
+        for waiting in StartKind:
+            queue = self._waiting[waiting]
+            while queue and self._free(waiting):
                 turn = queue.popleft()
-                if not turn.done():
+                if not turn.done():  # else its waiter was cancelled
+                    self._held[waiting] += 1
                     turn.set_result(None)
-                    return
-        self._free += 1

@@ -1,0 +1,72 @@
+"""One runtime sync under way: what it was asked, what it has done, and what it works with.
+
+Must never act itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.actions import PodActions
+from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
+from kubeletpy.runtime_manager.draft import StatusDraft
+from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.remove import Remover
+from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
+from kubeletpy.runtime_manager.sandbox import SandboxMaker
+from kubeletpy.runtime_manager.start_container import ContainerStarter
+from kubeletpy.runtime_manager.tools import Tools
+
+
+class StopSync(Exception):
+    """The rest of this sync must not happen; why is in the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the steps work with."""
+
+    killer: Killer
+    remover: Remover
+    sandboxes: SandboxMaker
+    starter: ContainerStarter
+    crash_loops: CrashLoopBackoff
+    tools: Tools
+
+
+@dataclass(slots=True)
+class SyncRun:
+    """One sync under way."""
+
+    request: SyncPodRequest
+    status: PodRuntimeStatus
+    """What the plan was made from."""
+    plan: PodActions
+    draft: StatusDraft
+    sandbox_id: str
+    pod_ips: tuple[str, ...]
+    sandbox_config: cri.PodSandboxConfig | None = None
+    results: list[SyncResult] = field(default_factory=list)
+    start_errors: dict[str, StartError] = field(default_factory=dict)
+    sync_error: StartError | None = None
+    retry_at: float | None = None
+
+    @property
+    def pod(self) -> Pod:
+        """The pod that is synced."""
+        return self.request.pod
+
+    def add(
+        self, action: SyncAction, target: str, error: StartError | None = None, why: str = ""
+    ) -> None:
+        """Note the outcome of a step."""
+        self.results.append(SyncResult(action, target, error, why))
+
+    def retry(self, at: float | None) -> None:
+        """Note when trying again makes sense; the earliest counts."""
+        if at is not None:
+            self.retry_at = at if self.retry_at is None else min(self.retry_at, at)

@@ -1,0 +1,75 @@
+"""The runtime manager on the fake runtime: what the tests of its acting half drive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from kubeletpy.images.manager import ImageManager
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.results import PodSyncResult
+from kubeletpy.runtime_manager.settings import RuntimeSettings
+from tests.unit.images.fake_images import Events, FakeImages
+from tests.unit.runtime_manager.fake_runtime import FakeRuntime
+from tests.unit.runtime_manager.pods_and_records import IMAGE
+from tests.virtual_time import LoopClock
+
+
+@dataclass
+class FakeNode:
+    """A node in memory; make it inside a running loop."""
+
+    directory: Path
+    runtime: FakeRuntime = field(default_factory=FakeRuntime)
+    images: FakeImages = field(default_factory=FakeImages)
+    events: Events = field(default_factory=Events)
+    metrics: Metrics = field(default_factory=Metrics)
+    options: dict[str, Any] = field(default_factory=dict)
+    known: PodRuntimeStatus | None = None
+
+    def __post_init__(self) -> None:
+        self.images.add(IMAGE)
+        self.restart_agent()
+
+    def restart_agent(self) -> None:
+        """A new manager that knows nothing."""
+        self.known = None
+        images = ImageManager(cast(Any, self.images), self.events, LoopClock(), self.metrics.images)
+        self.manager = KubeRuntimeManager(
+            cast(Any, self.runtime),
+            images,
+            self.events,
+            LoopClock(),
+            self.metrics.starts,
+            root_dir=str(self.directory / "root"),
+            settings=RuntimeSettings(
+                pod_logs_dir=str(self.directory / "pods"),
+                container_logs_dir=str(self.directory / "containers"),
+                cluster_dns=("10.96.0.10",),
+            ),
+            **self.options,
+        )
+
+    async def refresh(self, pod: Pod) -> PodRuntimeStatus:
+        """Ask the runtime."""
+        self.known = await self.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
+        return self.known
+
+    async def sync(self, pod: Pod, **request: Any) -> PodSyncResult:
+        """One sync from what is known."""
+        status = self.known or await self.refresh(pod)
+        result = await self.manager.sync_pod(SyncPodRequest(pod, status, **request))
+        self.known = result.status or self.known
+        return result
+
+    async def kill(self, pod: Pod | None, grace: int | None = None) -> PodSyncResult:
+        """Stop the pod that was synced."""
+        assert self.known is not None
+        result = await self.manager.kill_pod(pod, self.known, grace)
+        self.known = result.status or self.known
+        return result

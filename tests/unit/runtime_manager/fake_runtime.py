@@ -1,0 +1,199 @@
+"""A container runtime in memory, just real enough for the acting half of the runtime manager.
+
+Calls take a moment of virtual time, can be made to fail or to hang, and are written down in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.virtual_time import EPOCH
+
+
+def now() -> int:
+    """Virtual Unix nanoseconds."""
+    return int((EPOCH + asyncio.get_running_loop().time()) * 1e9)
+
+
+@dataclass
+class FakeRuntime:
+    """Implements the calls of RuntimeService that the runtime manager makes."""
+
+    sandboxes: dict[str, cri.PodSandboxStatus] = field(default_factory=dict)
+    containers: dict[str, cri.ContainerStatus] = field(default_factory=dict)
+    inside: dict[str, str] = field(default_factory=dict)
+    """Container id -> sandbox id."""
+    configs: dict[str, cri.ContainerConfig] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    errors: dict[str, CRIError] = field(default_factory=dict)
+    """Method, or "method target" -> error, raised at the end of the call."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Method, or "method target" -> how long it takes."""
+    stop_seconds: dict[str, float] = field(default_factory=dict)
+    """Container name -> how long it needs to end by itself; beyond the timeout it is killed."""
+    most_at_once: dict[str, int] = field(default_factory=dict)
+    running_calls: dict[str, int] = field(default_factory=dict)
+
+    async def _call(self, method: str, target: str) -> None:
+        self.calls.append(f"{method} {target}")
+        self.running_calls[method] = self.running_calls.get(method, 0) + 1
+        self.most_at_once[method] = max(
+            self.most_at_once.get(method, 0), self.running_calls[method]
+        )
+        try:
+            key = f"{method} {target}"
+            await asyncio.sleep(self.seconds.get(key, self.seconds.get(method, 0.001)))
+        finally:
+            self.running_calls[method] -= 1
+        error = self.errors.get(f"{method} {target}", self.errors.get(method))
+        if error is not None:
+            raise error
+
+    async def run_pod_sandbox(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
+        metadata = config.metadata
+        await self._call("run_pod_sandbox", metadata.name)
+        sandbox = cri.PodSandboxStatus(
+            id=f"sandbox-{metadata.name}-{metadata.attempt}",
+            metadata=metadata,
+            state=cri.SANDBOX_READY,
+            created_at=now(),
+            network=cri.PodSandboxNetworkStatus(ip="10.0.0.9"),
+            labels=config.labels,
+        )
+        self.sandboxes[sandbox.id] = sandbox
+        return str(sandbox.id)
+
+    async def stop_pod_sandbox(self, pod_sandbox_id: str) -> None:
+        await self._call("stop_pod_sandbox", pod_sandbox_id)
+        if pod_sandbox_id in self.sandboxes:
+            self.sandboxes[pod_sandbox_id].state = cri.SANDBOX_NOTREADY
+            for container_id, sandbox_id in self.inside.items():
+                if sandbox_id == pod_sandbox_id:
+                    self.end(container_id, 137)
+
+    async def remove_pod_sandbox(self, pod_sandbox_id: str) -> None:
+        await self._call("remove_pod_sandbox", pod_sandbox_id)
+        self.sandboxes.pop(pod_sandbox_id, None)
+
+    async def pod_sandbox_status(
+        self, pod_sandbox_id: str, verbose: bool = False
+    ) -> cri.PodSandboxStatusResponse:
+        await self._call("pod_sandbox_status", pod_sandbox_id)
+        if pod_sandbox_id not in self.sandboxes:
+            raise NotFound("PodSandboxStatus", "not found")
+        return cri.PodSandboxStatusResponse(status=self.sandboxes[pod_sandbox_id])
+
+    async def list_pod_sandbox(
+        self, filter: cri.PodSandboxFilter | None = None
+    ) -> Sequence[cri.PodSandbox]:
+        await self._call("list_pod_sandbox", "")
+        return [
+            cri.PodSandbox(
+                id=s.id,
+                metadata=s.metadata,
+                state=s.state,
+                created_at=s.created_at,
+                labels=s.labels,
+            )
+            for s in self.sandboxes.values()
+            if filter is None or filter.label_selector.items() <= s.labels.items()
+        ]
+
+    async def create_container(
+        self,
+        pod_sandbox_id: str,
+        config: cri.ContainerConfig,
+        sandbox_config: cri.PodSandboxConfig,
+    ) -> str:
+        name, attempt = config.metadata.name, config.metadata.attempt
+        await self._call("create_container", name)
+        container = cri.ContainerStatus(
+            id=f"container-{name}-{attempt}",
+            metadata=config.metadata,
+            state=cri.CONTAINER_CREATED,
+            created_at=now(),
+            image=cri.ImageSpec(image=config.image.user_specified_image),
+            labels=config.labels,
+            annotations=config.annotations,
+            mounts=config.mounts,
+            log_path=f"{sandbox_config.log_directory}/{config.log_path}",
+        )
+        self.containers[container.id] = container
+        self.inside[container.id] = pod_sandbox_id
+        self.configs[name] = config
+        return str(container.id)
+
+    async def start_container(self, container_id: str) -> None:
+        await self._call("start_container", container_id)
+        container = self.containers[container_id]
+        container.state, container.started_at = cri.CONTAINER_RUNNING, now()
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        container = self.containers.get(container_id)
+        if container is None:
+            raise NotFound("StopContainer", "no such container")
+        needs = self.stop_seconds.get(container.metadata.name, 0.001)
+        self.calls.append(f"stop_container {container_id} {timeout}")
+        if error := self.errors.get(f"stop_container {container_id}"):
+            raise error
+        await asyncio.sleep(min(needs, timeout))
+        self.end(container_id, 0 if needs <= timeout else 137)
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._call("remove_container", container_id)
+        self.containers.pop(container_id, None)
+        self.inside.pop(container_id, None)
+
+    async def container_status(
+        self, container_id: str, verbose: bool = False
+    ) -> cri.ContainerStatusResponse:
+        await self._call("container_status", container_id)
+        if container_id not in self.containers:
+            raise NotFound("ContainerStatus", "not found")
+        answer = cri.ContainerStatusResponse()
+        answer.status.CopyFrom(self.containers[container_id])
+        return answer
+
+    async def list_containers(
+        self, filter: cri.ContainerFilter | None = None
+    ) -> Sequence[cri.Container]:
+        await self._call("list_containers", "")
+        return [
+            cri.Container(
+                id=c.id,
+                metadata=c.metadata,
+                pod_sandbox_id=self.inside[c.id],
+                state=c.state,
+                created_at=c.created_at,
+                labels=c.labels,
+            )
+            for c in self.containers.values()
+            if filter is None or filter.label_selector.items() <= c.labels.items()
+        ]
+
+    async def status(self, verbose: bool = False) -> cri.StatusResponse:
+        await self._call("status", "")
+        ready = cri.RuntimeCondition(type="RuntimeReady", status=True)
+        return cri.StatusResponse(status=cri.RuntimeStatus(conditions=[ready]))
+
+    def end(self, container_id: str, code: int) -> None:
+        """A container ends."""
+        container = self.containers[container_id]
+        if container.state != cri.CONTAINER_EXITED:
+            container.state, container.exit_code = cri.CONTAINER_EXITED, code
+            container.finished_at = now()
+
+    def running(self) -> list[str]:
+        """Names of running containers."""
+        return [
+            c.metadata.name for c in self.containers.values() if c.state == cri.CONTAINER_RUNNING
+        ]
+
+    def changes(self) -> list[str]:
+        """Calls that change something."""
+        reads = ("list_", "container_status", "pod_sandbox_status", "status")
+        return [call for call in self.calls if not call.startswith(reads)]

@@ -1,0 +1,399 @@
+"""A sync carried out: the order of calls, what stops it, and what it reports."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.seams import Seams
+from tests.unit.runtime_manager.fake_node import FakeNode
+from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.virtual_time import on_virtual_time
+
+
+@on_virtual_time
+async def test_new_pod(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    told: list[PodRuntimeStatus] = []
+    result = await node.sync(make_pod("a", "b"), on_sandbox_ready=told.append)
+    assert not result.failed
+    assert node.runtime.changes()[:2] == ["run_pod_sandbox web", "create_container a"]
+    assert node.runtime.running() == ["a", "b"]
+    assert told[0].ips == ("10.0.0.9",)
+    assert sorted(node.events.seen) == [
+        *["Normal Created: Container created"] * 2,
+        *[
+            'Normal Pulled: Container image "registry.example/app:1" already present on machine '
+            "and can be accessed by the pod"
+        ]
+        * 2,
+        *["Normal Started: Container started"] * 2,
+    ]
+    assert result.status is not None
+    assert {c.name for c in result.status.running_containers} == {"a", "b"}
+    assert all(step.reason for step in result.results)
+    assert node.metrics.starts.started_pods._value.get() == 1
+    assert node.metrics.starts.started_containers.labels("container")._value.get() == 2
+
+
+@on_virtual_time
+async def test_nothing_is_listed_within_a_sync(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod()
+    status = await node.refresh(pod)
+    before = len(node.runtime.calls)
+    await node.manager.sync_pod(SyncPodRequest(pod, status))
+    reads = [c for c in node.runtime.calls[before:] if c not in node.runtime.changes()]
+    assert reads == ["pod_sandbox_status sandbox-web-0", "container_status container-app-0"]
+
+
+@on_virtual_time
+async def test_created_in_order_started_side_by_side(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    names = [f"c{n}" for n in range(5)]
+    node.runtime.seconds["start_container"] = 1
+    await node.sync(make_pod(*names))
+    created = [c.split()[1] for c in node.runtime.calls if c.startswith("create_container")]
+    assert created == names
+    assert node.runtime.most_at_once["start_container"] == 5
+
+
+@on_virtual_time
+async def test_sandbox_failure(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    node.runtime.errors["run_pod_sandbox"] = CRIError("RunPodSandbox", "no network")
+    result = await node.sync(make_pod())
+    assert [(r.action, r.error and r.error.code) for r in result.results] == [
+        ("CreatePodSandbox", "CreatePodSandboxError")
+    ]
+    assert node.events.seen == [
+        "Warning FailedCreatePodSandBox: Failed to create pod sandbox: no network"
+    ]
+    assert node.metrics.starts.started_pods_errors._value.get() == 1
+    node.runtime.errors.clear()
+    assert not (await node.sync(make_pod())).failed
+
+
+@on_virtual_time
+async def test_sandbox_failure_of_a_pod_that_ends_is_silent(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    ending = False
+
+    def is_terminating() -> bool:
+        return ending
+
+    node.runtime.errors["run_pod_sandbox"] = CRIError("RunPodSandbox", "no network")
+    node.runtime.seconds["run_pod_sandbox"] = 1
+    sync = asyncio.create_task(node.sync(make_pod(), is_terminating=is_terminating))
+    await asyncio.sleep(0.5)
+    ending = True
+    result = await sync
+    assert node.events.seen == []
+    assert not result.failed
+    assert node.metrics.starts.started_pods_errors._value.get() == 0
+
+
+@on_virtual_time
+async def test_unchecked_sandbox_is_found_by_the_next_sync(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    node.runtime.errors["pod_sandbox_status"] = Unavailable("PodSandboxStatus", "gone")
+    result = await node.sync(make_pod())
+    assert result.sync_error is not None
+    assert node.events.seen == [
+        "Warning FailedPodSandBoxStatus: Unable to get pod sandbox status: gone"
+    ]
+    node.runtime.errors.clear()
+    assert not (await node.sync(make_pod())).failed
+    assert list(node.runtime.sandboxes) == ["sandbox-web-0"]
+
+
+@on_virtual_time
+async def test_runtime_class_that_is_not_there(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    await node.sync(make_pod(runtimeClassName="fast"))
+    assert node.runtime.changes() == []
+    assert node.events.seen == [
+        'Warning FailedCreatePodSandBox: Failed to create pod sandbox: RuntimeClass "fast" not '
+        "found"
+    ]
+
+
+@on_virtual_time
+async def test_one_failing_container_does_not_stop_the_others(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    node.runtime.errors["create_container a"] = CRIError("CreateContainer", "bad mount")
+    node.runtime.errors["start_container container-b-0"] = CRIError(
+        "StartContainer", "failed to start container-b-0: no such file"
+    )
+    result = await node.sync(make_pod("a", "b", "c"))
+    assert node.runtime.running() == ["c"]
+    errors = {n: (e.code, e.message) for n, e in result.start_errors.items()}
+    assert errors == {
+        "a": ("CreateContainerError", "bad mount"),
+        "b": ("RunContainerError", "failed to start b: no such file"),
+    }
+    assert "Warning Failed: Error: failed to start b: no such file" in node.events.seen
+    code = node.metrics.starts.started_containers_errors.labels("container", "RunContainerError")
+    assert code._value.get() == 1
+
+
+@on_virtual_time
+async def test_config_error(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}]
+    result = await node.sync(make_pod(container("app", env=env)))
+    assert result.start_errors["app"].code == "CreateContainerConfigError"
+    assert node.events.seen[-1].startswith("Warning Failed: Error: ")
+
+
+@on_virtual_time
+async def test_init_failure_stops_the_sync_but_a_sidecars_does_not(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    node.runtime.errors["create_container side"] = CRIError("CreateContainer", "no")
+    node.runtime.errors["create_container init"] = CRIError("CreateContainer", "no")
+    pod = make_pod("app", init=(sidecar("side"), "init"))
+    await node.sync(pod)
+    assert node.runtime.running() == []
+    assert [c for c in node.runtime.calls if c.startswith("create_container")] == [
+        "create_container side"
+    ]
+
+
+@on_virtual_time
+async def test_crash_loop(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod()
+    await node.sync(pod)
+    for attempt, delay in enumerate((0, 10, 20, 40, 80, 160, 300, 300)):
+        node.runtime.end(f"container-app-{attempt}", 1)
+        ended = asyncio.get_running_loop().time()
+        await node.refresh(pod)
+        if delay:
+            held = await node.sync(pod)
+            assert held.status is None
+            assert held.start_errors["app"].code == "CrashLoopBackOff"
+            assert held.retry_at is not None
+            await asyncio.sleep(held.retry_at - 1_700_000_000 - ended)
+        assert asyncio.get_running_loop().time() - ended == pytest.approx(delay, abs=0.1)
+        assert not (await node.sync(pod)).failed
+        assert node.runtime.running() == ["app"]
+    assert node.known is not None
+    newest = node.known.newest("app")
+    assert newest is not None
+    assert newest.restart_count == 8
+
+
+@on_virtual_time
+async def test_restart_count_comes_from_logs_when_records_are_gone(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    logs = tmp_path / "pods" / "prod_web_uid-1" / "app"
+    logs.mkdir(parents=True)
+    for name in ("0.log", "3.log.20260101-000000.gz", "nonsense", "x.log"):
+        (logs / name).touch()
+    await node.sync(make_pod())
+    assert list(node.runtime.containers) == ["container-app-4"]
+
+
+@on_virtual_time
+async def test_replaced_sandbox(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("app", init=("init",))
+    await node.sync(pod)
+    node.runtime.end("container-init-0", 0)
+    await node.refresh(pod)
+    await node.sync(pod)
+    await node.runtime.stop_pod_sandbox("sandbox-web-0")
+    await node.refresh(pod)
+    result = await node.sync(pod)
+    assert not result.failed
+    assert "Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created." in (
+        node.events.seen
+    )
+    assert "container-init-0" not in node.runtime.containers
+    assert node.runtime.running() == ["init"]
+    assert node.known is not None
+    assert [s.attempt for s in node.known.sandboxes] == [1, 0]
+
+
+@on_virtual_time
+async def test_termination_between_steps(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    ending = False
+    sync = asyncio.create_task(node.sync(make_pod(), is_terminating=lambda: ending))
+    node.runtime.seconds["run_pod_sandbox"] = 1
+    await asyncio.sleep(0.5)
+    ending = True
+    result = await sync
+    assert node.runtime.changes() == ["run_pod_sandbox web"]
+    assert result.status is not None
+    assert result.status.has_ready_sandbox
+    killed = await node.kill(make_pod())
+    assert killed.status is not None
+    assert not killed.status.has_ready_sandbox
+
+
+@pytest.mark.parametrize("moment", [0.5, 1.5, 2.5])
+def test_a_cancelled_sync_is_carried_on_by_the_next(tmp_path: Path, moment: float) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node = FakeNode(tmp_path)
+        pod = make_pod()
+        for call in ("run_pod_sandbox", "create_container", "start_container"):
+            node.runtime.seconds[call] = 1
+        stale = await node.refresh(pod)
+        sync = asyncio.create_task(node.manager.sync_pod(SyncPodRequest(pod, stale)))
+        await asyncio.sleep(moment)
+        sync.cancel()
+        await asyncio.wait([sync])
+        result = await node.manager.sync_pod(SyncPodRequest(pod, stale))
+        assert not result.failed
+        assert node.runtime.running() == ["app"]
+        assert list(node.runtime.sandboxes) == ["sandbox-web-0"]
+
+    scenario()
+
+
+@on_virtual_time
+async def test_kill_waits_for_a_sandbox_under_way(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod()
+    node.runtime.seconds["run_pod_sandbox"] = 5
+    stale = await node.refresh(pod)
+    sync = asyncio.create_task(node.manager.sync_pod(SyncPodRequest(pod, stale)))
+    await asyncio.sleep(1)
+    sync.cancel()
+    killed = await node.manager.kill_pod(pod, stale, 1)
+    assert killed.status is not None
+    assert not killed.status.has_ready_sandbox
+    assert "stop_pod_sandbox sandbox-web-0" in node.runtime.calls
+
+
+@on_virtual_time
+async def test_a_call_that_timed_out_is_looked_at_again(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod()
+    await node.sync(pod)
+    node.runtime.end("container-app-0", 1)
+    await node.refresh(pod)
+    node.runtime.errors["create_container"] = DeadlineExceeded("CreateContainer", "too slow")
+    assert (await node.sync(pod)).start_errors["app"].code == "CreateContainerError"
+    before = len(node.runtime.calls)
+    await node.sync(pod)
+    assert "list_containers " in node.runtime.calls[before:]
+
+
+@on_virtual_time
+async def test_post_start(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    class Hooks:
+        async def post_start(self, pod: Any, container: Any, container_id: str) -> None:
+            await asyncio.sleep(1)
+            order.append(f"hook {container['name']} {sorted(node.runtime.running())}")
+            if container["name"] == "bad":
+                raise HookFailed("secret reason")
+
+        async def pre_stop(self, *_: Any) -> None:
+            raise AssertionError
+
+    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    hook: Any = {"postStart": {"exec": {"command": ["x"]}}}
+    pod = make_pod(container("first", lifecycle=hook), "second", container("bad", lifecycle=hook))
+    result = await node.sync(pod)
+    assert order == ["hook first ['first']", "hook bad ['bad', 'first', 'second']"]
+    assert result.start_errors["bad"].code == "PostStartHookError"
+    assert sorted(node.runtime.running()) == ["first", "second"]
+    assert "Warning FailedPostStartHook: PostStartHook failed" in node.events.seen
+    assert "Normal Killing: FailedPostStartHook" in node.events.seen
+    assert "secret reason" not in " ".join(node.events.seen)
+
+
+@on_virtual_time
+async def test_start_slots(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, options={"concurrent_starts": 3})
+    node.runtime.seconds["run_pod_sandbox"] = 1
+    pods = [make_pod(f"c{n}", metadata={"uid": f"u{n}", "name": f"p{n}"}) for n in range(6)]
+
+    async def run(pod: Any) -> None:
+        status = await node.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
+        await node.manager.sync_pod(SyncPodRequest(pod, status))
+
+    syncs = [asyncio.create_task(run(pod)) for pod in pods]
+    await asyncio.sleep(1.9)
+    assert len(node.runtime.running()) == 2, "containers go before the next sandboxes"
+    await asyncio.gather(*syncs)
+    assert node.runtime.most_at_once["run_pod_sandbox"] == 2
+    assert len(node.runtime.running()) == 6
+
+
+@on_virtual_time
+async def test_restart_of_all_containers(tmp_path: Path) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    source = container("source", restartPolicy="Never", restartPolicyRules=[rule])
+    node = FakeNode(tmp_path)
+    pod = make_pod(source, "other", init=("init",))
+    await node.sync(pod)
+    node.runtime.end("container-init-0", 0)
+    await node.refresh(pod)
+    await node.sync(pod)
+    logs = tmp_path / "pods" / "prod_web_uid-1"
+    for name in ("source", "other", "init"):
+        (logs / name / "0.log").touch()
+    node.runtime.end("container-source-0", 42)
+    await node.refresh(pod)
+    before = len(node.runtime.calls)
+    result = await node.sync(pod)
+    assert not result.failed
+    assert [c for c in node.runtime.changes() if c in node.runtime.calls[before:]] == [
+        "stop_container container-other-0 2",
+        "remove_container container-other-0",
+        "remove_container container-init-0",
+        "remove_container container-source-0",
+    ]
+    assert result.status is not None
+    assert result.status.containers == ()
+    assert result.status.has_ready_sandbox
+    assert "Normal Killing: killing" in node.events.seen
+    await node.sync(pod)
+    assert list(node.runtime.containers) == ["container-init-1"], "counts go on, from the logs"
+
+
+@on_virtual_time
+async def test_old_records_of_init_containers_go(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("app", init=("init",))
+    await node.sync(pod)
+    for attempt in range(3):
+        node.runtime.end(f"container-init-{attempt}", 1)
+        await node.refresh(pod)
+        await asyncio.sleep(400)
+        await node.sync(pod)
+    assert list(node.runtime.containers) == ["container-init-2", "container-init-3"]
+
+
+@on_virtual_time
+async def test_unwanted_containers_are_killed_side_by_side(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    await node.sync(make_pod("a", "b", terminationGracePeriodSeconds=30))
+    node.runtime.stop_seconds = {"a": 5, "b": 5}
+    changed = [container(name, image="registry.example/app:2") for name in ("a", "b")]
+    node.images.add("registry.example/app:2")
+    pod = make_pod(*changed, terminationGracePeriodSeconds=30)
+    before = asyncio.get_running_loop().time()
+    result = await node.sync(pod)
+    assert asyncio.get_running_loop().time() - before == pytest.approx(5, abs=0.2)
+    assert not result.failed
+    assert "Normal Killing: Container a definition changed, will be restarted" in node.events.seen
+    assert node.known is not None
+    assert sorted(c.restart_count for c in node.known.running_containers) == [1, 1]
+    node.runtime.errors["stop_container container-a-1"] = CRIError("StopContainer", "stuck")
+    failed = await node.sync(make_pod("a", "b"))
+    assert failed.failed
+    assert "container-b-2" not in node.runtime.containers, "a failed kill ends the sync"

@@ -1,0 +1,55 @@
+"""Start slots: the limit, the order, and what cancelling leaves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeletpy.runtime_manager.slots import StartKind, StartSlots
+from tests.virtual_time import on_virtual_time
+
+
+@on_virtual_time
+async def test_containers_first_and_sandboxes_never_take_all() -> None:
+    slots = StartSlots(3)
+    order: list[str] = []
+
+    async def make(name: str, kind: StartKind) -> None:
+        async with slots.hold(kind):
+            order.append(name)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(4):
+            group.create_task(make(f"s{n}", StartKind.SANDBOX))
+        await asyncio.sleep(0.5)
+        assert order == ["s0", "s1"]
+        for n in range(4):
+            group.create_task(make(f"c{n}", StartKind.CONTAINER))
+    assert order == ["s0", "s1", "c0", "c1", "c2", "c3", "s2", "s3"]
+
+
+@on_virtual_time
+async def test_cancelling_loses_no_place() -> None:
+    slots = StartSlots(1)
+
+    async def make(seconds: float) -> None:
+        async with slots.hold(StartKind.CONTAINER):
+            await asyncio.sleep(seconds)
+
+    tasks = [asyncio.create_task(make(10)) for _ in range(4)]
+    await asyncio.sleep(1)
+    tasks[1].cancel()
+    tasks[0].cancel()
+    await asyncio.sleep(0)  # the place is given to the third, which is cancelled before it wakes
+    tasks[2].cancel()
+    await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, True, True, False]
+    async with asyncio.timeout(1), slots.hold(StartKind.SANDBOX):
+        pass
+
+
+def test_one_slot_is_the_least() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        StartSlots(0)
