@@ -1,14 +1,16 @@
-"""Request bodies: JSON or YAML, bounded, never trusted."""
+"""Request bodies: JSON, YAML or protobuf, bounded, never trusted."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from kubeletpy.localapi import protobuf
 from kubeletpy.localapi.errors import bad_request, unsupported_media_type
 from kubeletpy.localapi.schema import parse_json
 
 BODY_LIMIT = 3 << 20
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
+_READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _JSON = frozenset({"", "application/json", "application/octet-stream"})
 
 
@@ -28,8 +30,10 @@ def read(body: bytes, content_type: str) -> Any:
         return None
     if media in _YAML:
         return read_yaml(body)
+    if media == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body)
     if media not in _JSON:
-        raise unsupported_media_type(media, ("application/json", "application/yaml"))
+        raise unsupported_media_type(media, _READABLE)
     return parse_json(body)
 
 

@@ -8,7 +8,7 @@ from kubeletpy.localapi import discovery, errors, negotiation
 from kubeletpy.localapi.responses import json_response
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_V2_PROTOBUF_OLD = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_PROTOBUF_ANSWER = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 def public(request: web.Request, parts: list[str]) -> web.StreamResponse:
@@ -80,10 +80,10 @@ def _openapi(request: web.Request, parts: list[str]) -> web.StreamResponse:
     accept = request.headers.get("Accept", "")
     if parts == ["v2"]:
         for media, _ in negotiation.alternatives(accept or "application/json"):
-            if media in (_V2_PROTOBUF, _V2_PROTOBUF_OLD):
+            if media in (_V2_PROTOBUF, _V2_PROTOBUF_ANSWER):
                 # What kubectl asks for is no valid media type: its own parser refuses the "@".
                 body = openapi.v2_protobuf()
-                return json_response(request, body, content_type=_V2_PROTOBUF_OLD)
+                return json_response(request, body, content_type=_V2_PROTOBUF_ANSWER)
             if media in ("application/json", "application/*", "*/*"):
                 return json_response(request, openapi.v2_json())
         raise errors.not_acceptable(("application/json", _V2_PROTOBUF))

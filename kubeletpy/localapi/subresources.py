@@ -18,6 +18,9 @@ from kubeletpy.localapi.writing import Host as WritingHost
 from kubeletpy.localapi.writing import Writer
 
 
+_OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fields
+
+
 class Host(WritingHost, Lookup, Protocol):
     """What subresources need of the registry."""
 
@@ -54,6 +57,8 @@ class Subresources:
         kind = below.kind if below else info.kind
         group = (below.group or info.group) if below else info.group
         version = (below.version or info.version) if below else info.version
+        if kind == "Eviction" and isinstance(obj, dict) and obj.get("apiVersion") == _OLD_EVICTION:
+            obj = {**obj, "apiVersion": "policy/v1"}
         decoded, warnings = schema.decode_kind(group, version, kind, obj, options.field_validation)
         options.warnings.extend(warnings)
         if kind == "Binding":

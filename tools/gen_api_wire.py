@@ -1,0 +1,139 @@
+"""Write kubeletpy/localapi/data/api-wire.json: field numbers of the API's protobuf encoding.
+
+    python tools/gen_api_wire.py K8S_IO_DIRECTORY
+
+The directory holds Kubernetes' Go API packages (api/core/v1/types.go, apimachinery/…). Only the
+facts of the wire are taken: of each message the field numbers, JSON names and types. A type is
+written as ``*T`` (pointer: an explicit zero counts), ``[]T``, ``map T`` (keys are strings) or
+``^T`` (its fields are the parent's own).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "kubeletpy" / "localapi" / "data" / "api-wire.json"
+PACKAGES = {
+    "apimachinery/pkg/apis/meta/v1": "meta",
+    "api/core/v1": "core",
+    "api/authentication/v1": "authentication.k8s.io",
+    "api/authorization/v1": "authorization.k8s.io",
+    "api/certificates/v1": "certificates.k8s.io",
+    "api/coordination/v1": "coordination.k8s.io",
+    "api/events/v1": "events.k8s.io",
+    "api/node/v1": "node.k8s.io",
+    "api/policy/v1": "policy",
+    "api/scheduling/v1": "scheduling.k8s.io",
+    "api/storage/v1": "storage.k8s.io",
+}
+ROOTS_TEXT = """
+meta/DeleteOptions core/Binding core/ConfigMap core/Endpoints core/Event core/Namespace core/Node
+core/PersistentVolume core/PersistentVolumeClaim core/Pod core/Secret core/Service
+core/ServiceAccount authentication.k8s.io/TokenRequest authentication.k8s.io/TokenReview
+authentication.k8s.io/SelfSubjectReview authorization.k8s.io/SubjectAccessReview
+authorization.k8s.io/SelfSubjectAccessReview authorization.k8s.io/LocalSubjectAccessReview
+certificates.k8s.io/CertificateSigningRequest coordination.k8s.io/Lease events.k8s.io/Event
+node.k8s.io/RuntimeClass policy/Eviction scheduling.k8s.io/PriorityClass storage.k8s.io/CSIDriver
+storage.k8s.io/CSINode storage.k8s.io/VolumeAttachment
+"""
+ROOTS = ROOTS_TEXT.split()
+ALIASES = {
+    "v1": "core",
+    "apiv1": "core",
+    "corev1": "core",
+    "metav1": "meta",
+    "resource": "",
+    "intstr": "",
+    "types": "",
+}
+SCALARS = {
+    "string": "string",
+    "bool": "bool",
+    "int32": "int",
+    "int64": "int",
+    "int": "int",
+    "[]byte": "bytes",
+}
+SPECIAL = {"Quantity", "Time", "MicroTime", "IntOrString", "Duration", "FieldsV1", "ExtraValue"}
+STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.M | re.S)
+NAMED = re.compile(r"^type (\w+) =? ?([\w\[\].]+)$|^\t(\w+) +(string)$", re.M)
+FIELD = re.compile(r"^\t(?:(\w+)\s+)?([*\[\]\w.]+)\s+`([^`]*)`", re.M)
+
+
+class Sources:
+    """The parsed packages."""
+
+    def __init__(self, directory: Path) -> None:
+        self.structs: dict[str, str] = {}
+        self.named: dict[str, str] = {}
+        for path, package in PACKAGES.items():
+            text = (directory / path / "types.go").read_text()
+            for name, body in STRUCT.findall(text):
+                self.structs[f"{package}/{name}"] = body
+            for name, target, *_ in NAMED.findall(text):
+                if name:
+                    self.named[f"{package}/{name}"] = target
+
+    def wire_type(self, go: str, package: str) -> str:
+        """The type as the table writes it."""
+        if go in SCALARS:
+            return SCALARS[go]
+        if go.startswith("*"):
+            return "*" + self.wire_type(go[1:], package)
+        if go.startswith("[]"):
+            return "[]" + self.wire_type(go[2:], package)
+        if go.startswith("map["):
+            return "map " + self.wire_type(go.partition("]")[2], package)
+        qualifier, _, name = go.rpartition(".")
+        if name in SPECIAL:
+            return name
+        if qualifier == "types":
+            return "string"
+        full = f"{ALIASES[qualifier] if qualifier else package}/{name}"
+        if full in self.structs:
+            return full
+        if full in self.named:
+            return self.wire_type(self.named[full], full.partition("/")[0])
+        raise SystemExit(f"unknown type {go} in {package}")
+
+    def message(self, name: str) -> dict[str, list[str]]:
+        """One message: number -> [JSON name, type]."""
+        package = name.partition("/")[0]
+        fields: dict[str, list[str]] = {}
+        for _, go, tags in FIELD.findall(self.structs[name]):
+            number = re.search(r'protobuf:"\w+,(\d+)', tags)
+            json_name = re.search(r'json:"([^",]*)([^"]*)"', tags)
+            if number is None or json_name is None:
+                continue
+            kind = self.wire_type(go, package)
+            inline = "inline" in json_name[2]
+            fields[number[1]] = [json_name[1], f"^{kind}" if inline else kind]
+        return fields
+
+
+def main() -> None:
+    """Write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    sources = Sources(parser.parse_args().directory)
+    found: dict[str, dict[str, list[str]]] = {}
+    pending = list(ROOTS)
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found[name] = sources.message(name)
+        for _, kind in found[name].values():
+            inner = kind.removeprefix("map ").lstrip("*[]^")
+            if "/" in inner:
+                pending.append(inner)
+    lines = (f'"{name}":{json.dumps(found[name], separators=(",", ":"))}' for name in sorted(found))
+    OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
