@@ -150,7 +150,7 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Cut short what the step in flight waits for: the pod is to end."""
+    """Cut short what the step in flight waits for: the pod is to end, or to end sooner."""
 
     uid: str
 

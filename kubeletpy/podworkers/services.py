@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
@@ -19,8 +18,6 @@ from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.volumes.protocol import VolumeManager
-
-T = TypeVar("T")
 
 
 class MirrorKeeper(Protocol):
@@ -54,17 +51,3 @@ class SyncServices:
     agent_started_at: float = 0.0
     """Unix seconds."""
     metrics: WorkerMetrics = field(default_factory=NoWorkerMetrics)
-
-
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Let work that changes the runtime come to its own end although the step is cut short.
-
-    Raises CancelledError afterwards if it was. A second cancellation (the agent stops) cancels
-    the work itself.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

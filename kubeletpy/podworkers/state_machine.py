@@ -99,8 +99,7 @@ class WorkerMachine:
         if pod is not None and pod.is_static and record.started_at is None:
             self.names.wait(record.full_name, record.uid)
         if record.running is not None:
-            begun = record.stage is not before.stage
-            return [Interrupt(record.uid)] if begun and record.running is Stage.SYNC else []
+            return [Interrupt(record.uid)] if _is_urgent(before, record) else []
         return self._run_next(record.uid, now)
 
     # -- the next step -----------------------------------------------------------------------
@@ -261,6 +260,14 @@ def _first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord
             started_terminating=True,
         )
     return record
+
+
+def _is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
+    """Whether the step in flight is to be cut short: the pod is to end, or to end sooner."""
+    if record.running is Stage.SYNC:
+        return record.termination_requested and not before.termination_requested
+    shorter = before.grace is not None and record.grace is not None and record.grace < before.grace
+    return record.running is Stage.TERMINATING and shorter
 
 
 def _request_termination(

@@ -19,13 +19,16 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.api_status import StatusWriter
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.pull_secrets import fetch_pull_secrets
-from kubeletpy.podworkers.services import SyncServices, uninterrupted
+from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.runtime_manager.protocol import Mount, PullSecret, SyncPodRequest
-from kubeletpy.runtime_manager.results import PodSyncResult
+from kubeletpy.runtime_manager.results import Decision, PodSyncResult
 from kubeletpy.volumes.protocol import VolumeError
 
 log = logging.getLogger(__name__)
 
+CRASH_LOOP = "CrashLoopBackOff"
+MAX_ROUNDS = 20
+"""Runtime syncs in one step: more than any pod has stages, yet not without end."""
 EARLY_STATUS_AFTER = 0.25
 """Seconds after the sandbox is there until its IPs are shown although containers still start: most
 pods are Running by then, and are spared a write."""
@@ -117,36 +120,43 @@ async def probes(ctx: SyncContext) -> SyncOutcome | None:
 
 
 async def runtime(ctx: SyncContext) -> SyncOutcome | None:
-    """The runtime sync, its reasons, and the status that follows, at once."""
-    services, pod = ctx.services, ctx.pod
-    early = _EarlyStatus(ctx)
-    request = SyncPodRequest(
-        pod=pod,
-        status=ctx.status,
-        probes=services.probes.results(pod),
-        pull_secrets=ctx.pull_secrets,
-        volume_mounts=ctx.mounts,
-        on_sandbox_ready=early.sandbox_ready,
-        is_terminating=ctx.is_terminating,
-    )
-    terminal = False
+    """The runtime sync, its reasons, and the status that follows, at once.
 
-    async def sync_and_store() -> PodSyncResult:
-        nonlocal terminal
-        try:
-            result = await services.runtime.sync_pod(request)
-        finally:
-            early.cancel()
+    What was done may make the next thing possible (a sidecar runs: the containers may start), and
+    nobody else would tell us what we did ourselves: so as long as something was done, look again.
+    May be cancelled: what the runtime is doing then goes on, and the next step waits for it.
+    """
+    pod, decisions = ctx.pod, list[Decision]()
+    for _ in range(MAX_ROUNDS):
+        result = await _runtime_round(ctx)
+        decisions += result.decisions
         terminal = _take_over(ctx, result)
-        return result
-
-    result = await uninterrupted(sync_and_store())
+        if terminal or not result.acted or not _only_waits(result) or ctx.is_terminating():
+            break
     return SyncOutcome(
         terminal=terminal,
         error="" if terminal else result.error_message(),
         retry_at=_earliest(result.retry_at, ctx.writer.deadline(pod)),
-        decisions=result.decisions,
+        decisions=tuple(decisions),
     )
+
+
+async def _runtime_round(ctx: SyncContext) -> PodSyncResult:
+    early = _EarlyStatus(ctx)
+    try:
+        return await ctx.services.runtime.sync_pod(
+            SyncPodRequest(
+                pod=ctx.pod,
+                status=ctx.status,
+                probes=ctx.services.probes.results(ctx.pod),
+                pull_secrets=ctx.pull_secrets,
+                volume_mounts=ctx.mounts,
+                on_sandbox_ready=early.sandbox_ready,
+                is_terminating=ctx.is_terminating,
+            )
+        )
+    finally:
+        early.cancel()
 
 
 SYNC_STEPS: tuple[SyncStep, ...] = (
@@ -180,8 +190,15 @@ def _take_over(ctx: SyncContext, result: PodSyncResult) -> bool:
         services.cache.invalidate(uid)
     if ctx.is_terminating() or not (result.acted or result.failed or result.start_errors):
         return False
-    status = services.cache.usable(uid) or result.status or ctx.status
-    return ctx.writer.store(ctx.pod, ctx.mirror, status)
+    ctx.status = services.cache.usable(uid) or result.status or ctx.status
+    return ctx.writer.store(ctx.pod, ctx.mirror, ctx.status)
+
+
+def _only_waits(result: PodSyncResult) -> bool:
+    """Whether all that failed is that containers wait out their backoff: the others may go on."""
+    return result.sync_error is None and all(
+        step.error is None or step.error.code == CRASH_LOOP for step in result.results
+    )
 
 
 class _EarlyStatus:

@@ -182,11 +182,8 @@ class AsyncPodWorkers(WorkerQueries):
             timer.cancel()
         self._timers.clear()
         tasks = list(self._tasks.values())
-        for _ in range(2):
-            # the first is what an interruption is too; the second reaches calls to the runtime
-            for task in tasks:
-                task.cancel()
-            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_WAIT)
 

@@ -209,11 +209,12 @@ def test_grace(current, deletion, override, expected):
     assert effective_grace(current, make_pod(deleting=deletion), override) == expected
 
 
-def test_a_shorter_grace_counts_from_the_next_attempt():
+def test_a_shorter_grace_counts_at_once_and_a_longer_one_never():
     machine = terminating()
     assert machine.records[UID].grace == 30
-    assert update(machine, UpdateType.UPDATE, make_pod(deleting=3)) == []
-    (step,) = ended(machine, outcome=SyncOutcome(error="killing failed"))
+    assert update(machine, UpdateType.UPDATE, make_pod(deleting=3)) == [Interrupt(UID)]
+    assert update(machine, UpdateType.UPDATE, make_pod(deleting=20)) == []
+    (step,) = ended(machine, outcome=None)
     assert (step.stage, step.grace) == (Stage.TERMINATING, 3)
 
 

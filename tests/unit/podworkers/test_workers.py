@@ -139,6 +139,19 @@ async def test_a_sync_that_waits_is_cut_short_by_termination():
 
 
 @on_virtual_time
+async def test_a_shorter_grace_cuts_the_kill_short():
+    s = Setup()
+    s.syncer.on_terminate = sleeping(30)
+    s.send(UpdateType.UPDATE, make_pod(deleting=30))
+    await asyncio.sleep(2)
+    s.syncer.on_terminate = sleeping(1)
+    s.send(UpdateType.UPDATE, make_pod(deleting=1))
+    await asyncio.sleep(1.5)
+    assert s.syncer.calls == [("terminate", 0.0), ("terminate", 2.0), ("finish", 3.0)]
+    assert s.syncer.graces == [30, 1]
+
+
+@on_virtual_time
 async def test_termination_before_the_step_has_begun():
     s = Setup()
     s.send(UpdateType.CREATE)
