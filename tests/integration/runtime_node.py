@@ -76,6 +76,17 @@ class RuntimeNode:
                 await asyncio.sleep(0.05)
         return status
 
+    async def up(self, pod: Pod, *names: str) -> None:
+        """Wait until containers say that they would hear a stop signal."""
+        logs = self.directory / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}"
+
+        def said_up() -> bool:
+            return all("up" in (logs / name / "0.log").read_text() for name in names)
+
+        async with asyncio.timeout(20):
+            while not said_up():  # noqa: ASYNC110 - a log file tells nobody that it has grown
+                await asyncio.sleep(0.02)
+
     async def kill(self, pod: Pod | None, uid: str, grace: int | None = 2) -> PodSyncResult:
         """Stop a pod."""
         result = await self.manager.kill_pod(pod, self.statuses[uid], grace)
@@ -139,7 +150,7 @@ def make_pod(name: str, containers: list[dict[str, Any]], **spec: Any) -> Pod:
 
 def make_container(name: str, script: str = "", **more: Any) -> dict[str, Any]:
     """A busybox container that runs a shell script, by default one that waits to be ended."""
-    script = script or "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+    script = script or "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
     return {
         "name": name,
         "image": BUSYBOX,

@@ -42,6 +42,7 @@ async def test_two_containers_run_and_stop(
         link = work_dir / "containers" / f"web_default_a-{a.id}.log"
         assert link.resolve() == log
         assert node.events.reasons.count("Started") == 2
+        await node.up(pod, "a", "b")
         killed = await node.kill(pod, pod.uid)
         assert not killed.failed, killed.error_message()
         assert killed.status is not None
@@ -61,7 +62,7 @@ async def test_exit_codes_and_messages(
                 make_container("file", "echo -n 'last words' > /dev/termination-log; exit 7"),
                 make_container(
                     "logs",
-                    "echo one; echo two >&2; exit 3",
+                    "echo one; echo two; exit 3",
                     terminationMessagePolicy="FallbackToLogsOnError",
                 ),
                 make_container("link", "rm -f /x; ln -s /etc/passwd /x; exit 0"),
@@ -157,7 +158,7 @@ async def test_cancelled_sync_leaves_nothing_unknown(
 
 async def test_sidecars_end_last(containerd: Containerd, work_dir: Path, cgroup_root: str) -> None:
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
-        slow = "trap 'sleep 0.5; exit 0' TERM; while :; do sleep 0.05; done"
+        slow = "trap 'sleep 0.5; exit 0' TERM; echo up; while :; do sleep 0.05; done"
         pod = make_pod(
             "side",
             [make_container("main", slow)],
@@ -167,6 +168,7 @@ async def test_sidecars_end_last(containerd: Containerd, work_dir: Path, cgroup_
         await node.until(pod, lambda s: s.newest("proxy") is not None)
         await node.sync(pod)
         assert {c.name for c in node.statuses[pod.uid].running_containers} == {"main", "proxy"}
+        await node.up(pod, "main", "proxy")
         result = await node.kill(pod, pod.uid, 10)
         assert result.status is not None
         main, proxy = result.status.newest("main"), result.status.newest("proxy")

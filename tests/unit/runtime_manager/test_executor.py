@@ -239,6 +239,31 @@ async def test_termination_between_steps(tmp_path: Path) -> None:
     assert not killed.status.has_ready_sandbox
 
 
+@on_virtual_time
+async def test_nothing_is_done_for_a_pod_that_is_to_end(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    await node.sync(make_pod())
+    await node.runtime.stop_pod_sandbox("sandbox-web-0")
+    await node.refresh(make_pod())
+    before = len(node.runtime.calls)
+    assert not (await node.sync(make_pod(), is_terminating=lambda: True)).acted
+    assert node.runtime.calls[before:] == []
+
+
+@on_virtual_time
+async def test_termination_during_a_pull_creates_nothing(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    ending = False
+    node.images.registry = {"r.io/slow:1": ""}
+    node.images.pull_seconds = 10
+    pod = make_pod(container("app", image="r.io/slow:1"))
+    sync = asyncio.create_task(node.sync(pod, is_terminating=lambda: ending))
+    await asyncio.sleep(5)
+    ending = True
+    assert not (await sync).failed
+    assert node.runtime.changes() == ["run_pod_sandbox web"]
+
+
 @pytest.mark.parametrize("moment", [0.5, 1.5, 2.5])
 def test_a_cancelled_sync_is_carried_on_by_the_next(tmp_path: Path, moment: float) -> None:
     @on_virtual_time
