@@ -1,71 +1,55 @@
 """The composition root: builds the rooms of one node agent and runs them as one task group.
 
-Everything outside (runtime, API, clock, chance, machine) comes in through :class:`AgentParts`, so
-the same agent runs on a node and on virtual time. Must never decide anything about a pod.
+Everything outside (runtime, API, clock, chance, machine) comes in as AgentParts, so the same agent
+runs on a node and on virtual time. Must never decide anything about a pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.clock import Clock
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.images.gc import ImageGarbageCollector
-from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.images.manager import ImageManager, PullSettings
-from kubeletpy.images.node_credentials import NodeCredentials
+from kubeletpy.images.manager import ImageManager
 from kubeletpy.kubeapi.events import EventWriter
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.build import ImageSummary, RuntimeInfo
+from kubeletpy.node.build import ImageSummary
 from kubeletpy.node.conditions import NodeHealth
-from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.manager import NodeManager
-from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
-from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import AsyncPodWorkers
 from kubeletpy.probes.absent import AbsentProbes
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
-from kubeletpy.runtime_manager.seams import Seams
-from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
-from kubeletpy.syncloop.pleg import Pleg, PlegSettings
+from kubeletpy.syncloop.pleg import Pleg
 from kubeletpy.syncloop.sources.api import ApiSource
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
-from kubeletpy.volumes.protocol import VolumeManager
+from kubeletpy.upkeep import Upkeep
 from kubeletpy.volumes.unsupported import UnsupportedVolumes
 
 log = logging.getLogger(__name__)
 
-GC_PERIOD_S = 60.0
-GC_SOON_S = 5.0
-"""After a pod has ended: its dead sandbox goes soon, and many ended pods are one round."""
-IMAGE_GC_PERIOD_S = 300.0
 CONTAINER_TYPES = {
     "containerStatuses": "container",
     "initContainerStatuses": "init_container",
@@ -74,53 +58,6 @@ CONTAINER_TYPES = {
 """List of a pod status -> container_type label."""
 STOP_S = 3.0
 """How long a stopping agent waits for calls under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class StaticPods:
-    """Where static pods come from; empty: nowhere."""
-
-    path: str = ""
-    url: str = ""
-    url_headers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    file_check_s: float = 20.0
-    http_check_s: float = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class AgentParts:
-    """What an agent is made of that is not its own."""
-
-    runtime: RuntimeService
-    images: ImageService
-    clock: Clock
-    root_dir: Path
-    node: NodeOptions
-    facts: MachineFacts
-    node_ips: Sequence[str]
-    runtime_info: RuntimeInfo
-    kube_api: KubeApi | None = None
-    """None: standalone, with static pods only."""
-    heartbeat_api: KubeApi | None = None
-    """For node status and lease, with a rate of its own; None: ``kube_api``."""
-    events_api: KubeApi | None = None
-    """For Events, with a rate of its own; None: ``kube_api``."""
-    runtime_settings: RuntimeSettings = field(default_factory=RuntimeSettings)
-    seams: Seams = field(default_factory=Seams)
-    pulls: PullSettings = field(default_factory=PullSettings)
-    node_credentials: NodeCredentials | None = None
-    image_gc: ImageGCPolicy | None = None
-    container_gc: GCPolicy | None = None
-    static_pods: StaticPods = field(default_factory=StaticPods)
-    requeue: RequeueSettings = field(default_factory=RequeueSettings)
-    pleg: PlegSettings = field(default_factory=PlegSettings)
-    max_crash_loop_delay_s: float = 300.0
-    concurrent_starts: int | None = None
-    volumes: VolumeManager | None = None
-    metrics: Metrics = field(default_factory=Metrics)
-    rng: random.Random = field(default_factory=random.Random)
-    on_connection: Callable[[Callable[[bool], None]], None] | None = None
-    """Registers a listener for the runtime's connection being lost (False) or back (True)."""
 
 
 class Agent:
@@ -171,16 +108,7 @@ class Agent:
         )
         self._sources = self._make_sources(api)
         self.loop = self._make_loop()
-        self.image_gc = ImageGarbageCollector(
-            parts.images,
-            parts.runtime,
-            self.recorder,
-            parts.clock,
-            self.metrics.images,
-            node_name=parts.node.name,
-            policy=parts.image_gc,
-        )
-        self._gc_wanted = asyncio.Event()
+        self.upkeep = self._make_upkeep()
         self._started_at = asyncio.get_running_loop().time()
         if parts.on_connection is not None:
             parts.on_connection(self.monitor.connection_changed)
@@ -322,6 +250,26 @@ class Agent:
         self.dead = DeadContainers(self.runtime, self.cache, self.workers.should_content_be_removed)
         return self.dead
 
+    def _make_upkeep(self) -> Upkeep:
+        parts = self.parts
+        images = ImageGarbageCollector(
+            parts.images,
+            parts.runtime,
+            self.recorder,
+            parts.clock,
+            self.metrics.images,
+            node_name=parts.node.name,
+            policy=parts.image_gc,
+        )
+        return Upkeep(
+            self.runtime,
+            images,
+            self.recorder,
+            node_name=parts.node.name,
+            all_sources_ready=lambda: self.loop.all_sources_ready,
+            removable=self.workers.should_content_be_removed,
+        )
+
     # -- running -----------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -345,8 +293,8 @@ class Agent:
             ("runtime-events", self.stream.run()),
             ("sync-loop", self.loop.run()),
             ("dead-containers", self.dead.run()),
-            ("container-gc", self._collect_containers()),
-            ("image-gc", self._collect_images()),
+            ("container-gc", self.upkeep.collect_containers()),
+            ("image-gc", self.upkeep.collect_images()),
         ]
         tasks += [(f"source-{name}", make()) for name, make in self._sources.items()]
         if self._events is not None:
@@ -387,34 +335,6 @@ class Agent:
     async def _mirror_when_registered(self, node: NodeManager) -> None:
         await node.registered.wait()
         self.loop.sync_static_pods()
-
-    async def _collect_containers(self) -> None:
-        """Collect dead containers and sandboxes each period, and soon after a pod has ended."""
-        while True:
-            self._gc_wanted.clear()
-            try:
-                async with asyncio.timeout(GC_PERIOD_S):
-                    await self._gc_wanted.wait()
-                await asyncio.sleep(GC_SOON_S)
-            except TimeoutError:
-                pass
-            try:
-                await self.runtime.collect_garbage(
-                    all_sources_ready=self.loop.all_sources_ready,
-                    removable=self.workers.should_content_be_removed,
-                )
-            except CRIError as error:
-                self.recorder.event(
-                    node_reference(self.parts.node.name),
-                    "Warning",
-                    "ContainerGCFailed",
-                    str(error),
-                )
-
-    async def _collect_images(self) -> None:
-        while True:
-            await asyncio.sleep(IMAGE_GC_PERIOD_S)
-            await self.image_gc.run()
 
     # -- what the rooms tell and ask ---------------------------------------------------------
 
@@ -462,7 +382,7 @@ class Agent:
         self.loop.runtime_changed(uid, events)
 
     def _pod_finished(self, uid: str) -> None:
-        self._gc_wanted.set()
+        self.upkeep.collect_soon()
         self.loop.housekeeping_soon(uid)
 
     def _after_housekeeping(self, found: NodePods) -> None:

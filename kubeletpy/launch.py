@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from kubeletpy.agent import Agent, AgentParts, StaticPods
+from kubeletpy.agent import Agent
 from kubeletpy.api import types as api
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
@@ -27,6 +27,7 @@ from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts, default_route_ip, read_machine_facts, resolve
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
+from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime

@@ -1,0 +1,75 @@
+"""What an agent is made of that is not its own: runtime, API, clock, chance, machine, settings.
+
+Data only; :class:`kubeletpy.agent.Agent` takes it, whoever embeds the agent fills it in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubeletpy.clock import Clock
+from kubeletpy.images.gc_selection import ImageGCPolicy
+from kubeletpy.images.manager import PullSettings
+from kubeletpy.images.node_credentials import NodeCredentials
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.options import NodeOptions
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.runtime_manager.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.syncloop.pleg import PlegSettings
+from kubeletpy.volumes.protocol import VolumeManager
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPods:
+    """Where static pods come from; empty: nowhere."""
+
+    path: str = ""
+    url: str = ""
+    url_headers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    file_check_s: float = 20.0
+    http_check_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What an agent is made of that is not its own."""
+
+    runtime: RuntimeService
+    images: ImageService
+    clock: Clock
+    root_dir: Path
+    node: NodeOptions
+    facts: MachineFacts
+    node_ips: Sequence[str]
+    runtime_info: RuntimeInfo
+    kube_api: KubeApi | None = None
+    """None: standalone, with static pods only."""
+    heartbeat_api: KubeApi | None = None
+    """For node status and lease, with a rate of its own; None: ``kube_api``."""
+    events_api: KubeApi | None = None
+    """For Events, with a rate of its own; None: ``kube_api``."""
+    runtime_settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+    seams: Seams = field(default_factory=Seams)
+    pulls: PullSettings = field(default_factory=PullSettings)
+    node_credentials: NodeCredentials | None = None
+    image_gc: ImageGCPolicy | None = None
+    container_gc: GCPolicy | None = None
+    static_pods: StaticPods = field(default_factory=StaticPods)
+    requeue: RequeueSettings = field(default_factory=RequeueSettings)
+    pleg: PlegSettings = field(default_factory=PlegSettings)
+    max_crash_loop_delay_s: float = 300.0
+    concurrent_starts: int | None = None
+    volumes: VolumeManager | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    rng: random.Random = field(default_factory=random.Random)
+    on_connection: Callable[[Callable[[bool], None]], None] | None = None
+    """Registers a listener for the runtime's connection being lost (False) or back (True)."""

@@ -1,0 +1,70 @@
+"""Garbage collection by the clock: dead containers and sandboxes, unused images.
+
+What is removed is decided by :mod:`kubeletpy.runtime_manager.gc_selection` and
+:mod:`kubeletpy.images.gc_selection`; here is only when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+
+CONTAINERS_PERIOD_S = 60.0
+SOON_S = 5.0
+"""After a pod has ended: its dead sandbox goes soon, and many ended pods are one round."""
+IMAGES_PERIOD_S = 300.0
+
+
+class Upkeep:
+    """The timers of garbage collection."""
+
+    def __init__(
+        self,
+        runtime: RuntimeManager,
+        images: ImageGarbageCollector,
+        recorder: EventRecorder,
+        *,
+        node_name: str,
+        all_sources_ready: Callable[[], bool],
+        removable: Callable[[str], bool],
+    ) -> None:
+        """``removable(pod_uid)`` says whether everything of a pod may go."""
+        self._runtime = runtime
+        self._images = images
+        self._recorder = recorder
+        self._node = node_reference(node_name)
+        self._all_sources_ready = all_sources_ready
+        self._removable = removable
+        self._wanted = asyncio.Event()
+
+    def collect_soon(self) -> None:
+        """A pod has ended: do not wait for the period."""
+        self._wanted.set()
+
+    async def collect_containers(self) -> None:
+        """Collect dead containers and sandboxes until cancelled."""
+        while True:
+            self._wanted.clear()
+            try:
+                async with asyncio.timeout(CONTAINERS_PERIOD_S):
+                    await self._wanted.wait()
+                await asyncio.sleep(SOON_S)
+            except TimeoutError:
+                pass
+            try:
+                await self._runtime.collect_garbage(
+                    all_sources_ready=self._all_sources_ready(), removable=self._removable
+                )
+            except CRIError as error:
+                self._recorder.event(self._node, WARNING, "ContainerGCFailed", str(error))
+
+    async def collect_images(self) -> None:
+        """Collect unused images until cancelled."""
+        while True:
+            await asyncio.sleep(IMAGES_PERIOD_S)
+            await self._images.run()
