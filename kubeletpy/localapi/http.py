@@ -7,7 +7,6 @@ decide what the API does: that is the registry's.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sqlite3
 from collections.abc import Iterable
@@ -27,12 +26,11 @@ from kubeletpy.localapi.requests import (
 )
 from kubeletpy.localapi.responses import error_response, header_text, json_response
 from kubeletpy.localapi.schema import parse_json
-from kubeletpy.localapi.watch import Subscription, WatchEvent
+from kubeletpy.localapi.streaming import stream
 from kubeletpy.localapi.writing import APPLY
 
 logger = logging.getLogger(__name__)
 
-_WRITE_SECONDS = 30.0
 _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
 _TRUE = frozenset({"true", "1", "True", ""})
 _VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
@@ -226,53 +224,9 @@ class Handler:
             timeout_seconds=float(seconds) if seconds else None,
         )
         try:
-            return await self._stream(request, form, subscription)
+            return await stream(request, form, subscription, self._registry.clock)
         finally:
             subscription.close()
-
-    async def _stream(
-        self, request: web.Request, form: negotiation.Form, subscription: Subscription
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
-        response.content_type = "application/json"
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        first = True
-        while (event := await subscription.next()) is not None:
-            lines: list[str] = []
-            for each in (event, *subscription.take()):
-                lines.append(self._line(request, form, subscription, each, first))
-                first = False
-            try:
-                async with asyncio.timeout(_WRITE_SECONDS):
-                    await response.write("".join(lines).encode())
-            except TimeoutError:
-                if request.transport is not None:
-                    request.transport.abort()
-                break
-        return response
-
-    def _line(
-        self,
-        request: web.Request,
-        form: negotiation.Form,
-        subscription: Subscription,
-        event: WatchEvent,
-        first: bool,
-    ) -> str:
-        if form.kind != "object" and event.type not in ("ERROR", "BOOKMARK"):
-            shaped = negotiation.shape(
-                form,
-                subscription.resource,
-                event.object,
-                now=self._registry.clock.now(),
-                include_object=request.query.get("includeObject", ""),
-                with_columns=first,
-            )
-            text = json.dumps(shaped, separators=(",", ":"))
-        else:
-            text = event.text or json.dumps(event.object, separators=(",", ":"))
-        return f'{{"type":"{event.type}","object":{text}}}\n'
 
 
 def _patch(body: bytes, content_type: str) -> Any:

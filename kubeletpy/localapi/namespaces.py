@@ -11,9 +11,10 @@ from typing import Protocol
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.history import Change
 from kubeletpy.localapi.requests import CONTROLLER, Caller, DeleteOptions
 from kubeletpy.localapi.resources import all_resources
-from kubeletpy.localapi.store import Change, Store
+from kubeletpy.localapi.store import Store
 
 BOOTSTRAP = ("default", "kube-node-lease", "kube-public", "kube-system")
 IMMORTAL = frozenset({"default", "kube-public", "kube-system"})

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.history import Change
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import CONTROLLER
-from kubeletpy.localapi.store import Change
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi import pods as pod_rules
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.history import Change
 from kubeletpy.localapi.placement import Placement, pick_node
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import SCHEDULER
-from kubeletpy.localapi.store import Change
 
 logger = logging.getLogger(__name__)
 

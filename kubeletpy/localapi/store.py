@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.localapi.errors import gone
+from kubeletpy.localapi.history import Change, History, Past
 
 logger = logging.getLogger(__name__)
 
@@ -57,34 +57,6 @@ class Entry:
     updated: float
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One write. ``object`` of a DELETED is the last state with the deletion's resourceVersion."""
-
-    revision: int
-    type: str
-    resource: str
-    object: JSON
-    text: str
-    previous: JSON | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Past:
-    revision: int
-    at: float
-    type: str
-    resource: str
-    text: str
-    previous: str | None
-
-    def change(self) -> Change:
-        previous = json.loads(self.previous) if self.previous is not None else None
-        return Change(
-            self.revision, self.type, self.resource, json.loads(self.text), self.text, previous
-        )
-
-
 def _encode(obj: JSON) -> str:
     return json.dumps(obj, separators=(",", ":"), ensure_ascii=False)
 
@@ -118,10 +90,7 @@ class Store:
         history_bytes: int = 16 << 20,
     ) -> None:
         self._clock = clock
-        self._limits = (history_count, history_seconds, history_bytes)
         self._entries: dict[str, dict[Key, Entry]] = {}
-        self._history: deque[_Past] = deque()
-        self._history_bytes = 0
         self._listeners: list[Callable[[Change], None]] = []
         self._undelivered: deque[Change] = deque()
         self._revision: int = 0
@@ -135,8 +104,7 @@ class Store:
                 f"can't open the API's database {path}: {error}; "
                 "move the file away to start with an empty API"
             ) from error
-        self._oldest = self._revision
-        """Watches may start at this revision or later."""
+        self._history = History(self._revision, history_count, history_seconds, history_bytes)
 
     def _open(self) -> None:
         db = self._db
@@ -215,7 +183,7 @@ class Store:
         entries[(namespace, name)] = Entry(written, text, revision, now)
         self._revision = revision
         kind = "MODIFIED" if old else "ADDED"
-        self._remember(_Past(revision, now, kind, resource, text, old.text if old else None))
+        self._history.add(Past(revision, now, kind, resource, text, old.text if old else None))
         self._deliver(Change(revision, kind, resource, written, text, old.object if old else None))
         return written
 
@@ -243,7 +211,7 @@ class Store:
         del self._entries[resource][(namespace, name)]
         self._revision = revision
         now = self._clock.now()
-        self._remember(_Past(revision, now, "DELETED", resource, text, old.text))
+        self._history.add(Past(revision, now, "DELETED", resource, text, old.text))
         self._deliver(Change(revision, "DELETED", resource, removed, text, old.object))
         return removed
 
@@ -251,22 +219,12 @@ class Store:
         return _Transaction(self._db)
 
     def changes_since(self, revision: int, resource: str) -> list[Change]:
-        """A resource's changes after ``revision``, oldest first.
-
-        Raises:
-            ApiError: 410, that far back (or forward) nothing is known.
-        """
-        if revision < self._oldest:
-            raise gone(f"too old resource version: {revision} ({self._oldest})")
-        if revision > self._revision:
-            raise gone(f"unknown resource version: {revision} (now {self._revision})")
-        behind = self._revision - revision
-        recent = list(self._history)[len(self._history) - behind :] if behind else []
-        return [past.change() for past in recent if past.resource == resource]
+        """A resource's changes after ``revision``, oldest first. Raises ApiError 410."""
+        return self._history.since(revision, resource)
 
     def knows(self, revision: int) -> bool:
         """Whether a watch may start at ``revision``."""
-        return self._oldest <= revision <= self._revision
+        return self._history.knows(revision)
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call ``listener`` after every write, in the order of revisions; returns how to stop.
@@ -293,18 +251,6 @@ class Store:
                     listener(current)
         finally:
             self._delivering = False
-
-    def _remember(self, past: _Past) -> None:
-        count, seconds, size = self._limits
-        history = self._history
-        history.append(past)
-        self._history_bytes += len(past.text)
-        while history and (
-            len(history) > count or self._history_bytes > size or history[0].at < past.at - seconds
-        ):
-            dropped = history.popleft()
-            self._history_bytes -= len(dropped.text)
-            self._oldest = dropped.revision
 
 
 class _Transaction:

@@ -17,7 +17,6 @@ from kubeletpy.localapi.resources import ResourceInfo
 from kubeletpy.localapi.writing import Host as WritingHost
 from kubeletpy.localapi.writing import Writer
 
-
 _OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fields
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.history import Change
 from kubeletpy.localapi.resources import ResourceInfo
 from kubeletpy.localapi.selectors import Selection
-from kubeletpy.localapi.store import Change
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 QUEUE_LIMIT = 1000
