@@ -108,7 +108,7 @@ class NodeManager:
             self._options,
             self._runtime_info(),
             node_ips=self._node_ips,
-            hostname=self._facts.hostname,
+            hostname=self._options.name,
             images=await self._fresh_images(),
             health=self._health(),
             old=old,
@@ -145,7 +145,7 @@ class NodeManager:
             return
         wanted = build.new_node(
             self._options,
-            self._facts.hostname,
+            self._options.name,
             self._facts.architecture,
             await self._status({}),
         )

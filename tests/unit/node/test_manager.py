@@ -100,6 +100,9 @@ async def test_a_new_node_is_ready_with_its_first_write() -> None:
     await asyncio.sleep(200)
     assert api.log == [(0.0, "create nodes")], "nothing changed, so nothing more is written"
     assert ready(api) == "True"
+    assert api.node is not None
+    assert api.node["metadata"]["labels"]["kubernetes.io/hostname"] == "n", "as overridden"
+    assert {"type": "Hostname", "address": "n"} in api.node["status"]["addresses"]
     assert "NodeReady" in recorder.reasons
     await asyncio.sleep(200)
     assert [what for _, what in api.log[1:]] == ["patch nodes status"], "the report period"
