@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.1
 LAST_WAIT = 5.0
+QUIET = 1.0
+"""Seconds of waiting that nobody is told of: each start waits for the first look at the runtime."""
 
 Resume = Callable[[dict[str, Sequence[api.Pod]], Iterable[str]], None]
 
@@ -68,19 +70,22 @@ class Pause:
     def _holding(self) -> bool:
         if self._task is not None:
             return True
-        error = self._error()
-        if not error:
+        if not self._error():
             return False
-        log.warning("pods are not synced", extra={"error": error})
         self._task = asyncio.get_running_loop().create_task(self._wait())
         return True
 
     async def _wait(self) -> None:
-        delay = FIRST_WAIT
-        while self._error():
+        delay, waited, told = FIRST_WAIT, 0.0, False
+        while error := self._error():
+            if waited >= QUIET and not told:
+                log.warning("pods are not synced", extra={"error": error})
+                told = True
             await asyncio.sleep(delay)
+            waited += delay
             delay = min(delay * 2, LAST_WAIT)
-        log.info("pods are synced again")
+        if told:
+            log.info("pods are synced again")
         sets, changed = self._sets, self._changed
         self._sets, self._changed, self._task = {}, {}, None
         self._resume({source: list(objects.values()) for source, objects in sets.items()}, changed)

@@ -270,7 +270,7 @@ async def test_the_same_manifest_taken_away_and_put_back():
 
 
 @on_virtual_time
-async def test_runtime_errors_hold_inputs_back():
+async def test_runtime_errors_hold_inputs_back(caplog):
     node = Node()
     node.loop.deliver("api", [pod_object("a"), pod_object("b")])
     await settle()
@@ -281,11 +281,26 @@ async def test_runtime_errors_hold_inputs_back():
     node.loop.runtime_changed("uid-a", [])
     await asyncio.sleep(20)
     assert len(node.syncer.verbs) == 2
+    assert [r.message for r in caplog.records] == ["pods are not synced"]
     node.error = ""
     await asyncio.sleep(5.1)
     assert [pod.uid for pod in node.syncer.pods[2:]] == ["uid-c", "uid-a"]
     assert node.syncer.pods[2].labels == {"v": "2"}
     assert node.syncer.verbs.count("terminate") == 1
+    await node.stop()
+
+
+@on_virtual_time
+async def test_the_first_look_at_the_runtime_is_awaited_silently(caplog):
+    caplog.set_level("INFO")
+    node = Node()
+    node.error = "pleg has yet to be successful"
+    node.loop.deliver("api", [pod_object()])
+    await asyncio.sleep(0.2)
+    node.error = ""
+    await asyncio.sleep(0.5)
+    assert node.syncer.verbs == ["sync"]
+    assert caplog.records == []
     await node.stop()
 
 
