@@ -1,0 +1,329 @@
+"""The Kubernetes API of a simulation: the embedded registry behind a wire with latency and faults.
+
+The agent speaks to it as ``system:node:NAME`` within the Node authorizer; one client per life. A
+dead life's client makes no call and answers none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
+from kubeletpy.kubeapi.protocol import JSONPatch, PatchType, Resource, WatchEvent
+from kubeletpy.localapi import errors as refusals
+from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.requests import DeleteOptions, WriteOptions, node_caller
+from kubeletpy.localapi.watch import Subscription
+from tests.sim.client import Step
+from tests.sim.faults import FaultKind, Faults
+from tests.sim.history import History
+
+T = TypeVar("T")
+
+NODE = "sim-node"
+LATENCY = (0.001, 0.008)
+DEADLINE = 30.0
+
+
+class ApiServer:
+    """What all lives see of the API: whether it is there, and how its watches fare."""
+
+    def __init__(self, registry: Registry, rng: random.Random, history: History) -> None:
+        self.registry = registry
+        self.history = history
+        self.rng = rng
+        self.up = True
+        self.watch_lag = 0.0
+        """Seconds by which watches are late, at most."""
+        self.gone = False
+        """Each watch is answered with 410."""
+        self.graph_delay = 0.0
+        """Seconds until the authorizer knows a new pod."""
+        self.first_seen: dict[str, float] = {}
+        self._watches: set[Subscription] = set()
+        self.watch_count = 0
+
+    def break_watches(self) -> None:
+        """End all watches that are open."""
+        for subscription in list(self._watches):
+            subscription.close()
+
+    @contextmanager
+    def opened(self, subscription: Subscription) -> Iterator[Subscription]:
+        """Keep account of a watch."""
+        self._watches.add(subscription)
+        self.watch_count += 1
+        try:
+            yield subscription
+        finally:
+            self._watches.discard(subscription)
+            subscription.close()
+
+
+def _translated(refusal: refusals.ApiError) -> ApiError:
+    return from_status(refusal.code, refusal.status())
+
+
+class SimKubeApi:
+    """:class:`~kubeletpy.kubeapi.protocol.KubeApi` for one life of the agent."""
+
+    def __init__(
+        self, server: ApiServer, faults: Faults, rng: random.Random, step: Step
+    ) -> None:
+        self._server = server
+        self._registry = server.registry
+        self._caller = node_caller(NODE)
+        self._faults = faults
+        self._rng = rng
+        self._step = step
+        self._writes: Counter[str] = Counter()
+
+    async def _call(self, what: str, work: Callable[[], T]) -> T:
+        self._step("call", what)
+        fault = self._faults.draw()
+        kind = None if fault is None else fault.kind
+        await asyncio.sleep(self._rng.uniform(*LATENCY))
+        if fault is not None and kind is FaultKind.SLOW:
+            await asyncio.sleep(fault.seconds)
+        if not self._server.up:
+            raise Unavailable(f"{what}: connection refused")
+        if kind is FaultKind.BEFORE:
+            raise self._refusal(what)
+        if kind is FaultKind.HANG:
+            await asyncio.sleep(DEADLINE)
+            raise Unavailable(f"{what}: timeout")
+        self._step("check", what)
+        try:
+            result = work()
+        except refusals.ApiError as refusal:
+            await asyncio.sleep(self._rng.uniform(*LATENCY))
+            raise _translated(refusal) from refusal
+        await asyncio.sleep(self._rng.uniform(*LATENCY))
+        self._step("answer", what)
+        if kind in (FaultKind.AFTER, FaultKind.HANG_DONE):
+            if kind is FaultKind.HANG_DONE:
+                await asyncio.sleep(DEADLINE)
+            raise Unavailable(f"{what}: the answer was lost")
+        return result
+
+    def _refusal(self, what: str) -> ApiError:
+        code, reason = self._rng.choice(
+            (
+                (500, "InternalError"),
+                (503, "ServiceUnavailable"),
+                (429, "TooManyRequests"),
+                (504, "Timeout"),
+                (409, "Conflict"),
+            )
+            if what.startswith(("patch", "update"))
+            else ((500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests"))
+        )
+        message = f"{what}: injected {code}"
+        return from_status(code, {"message": message, "reason": reason, "code": code})
+
+    def _known_to_authorizer(self, namespace: str, pod_name: str) -> None:
+        pod = self._registry.find("pods", namespace, pod_name)
+        if pod is None or not self._server.graph_delay:
+            return
+        since = self._server.first_seen.get(pod["metadata"]["uid"], 0.0)
+        if asyncio.get_running_loop().time() - since < self._server.graph_delay:
+            raise refusals.forbidden("pods", pod_name, "no relationship found yet")
+
+    @contextmanager
+    def _one_at_a_time(self, plural: str, name: str, subresource: str) -> Iterator[None]:
+        key = f"{plural}/{name}/{subresource}"
+        self._writes[key] += 1
+        if self._writes[key] > 1 and (plural, subresource) == ("pods", "status"):
+            self._server.history.violated(f"two status writes of pod {name} at once")
+        try:
+            yield
+        finally:
+            self._writes[key] -= 1
+
+    # -- the Protocol ------------------------------------------------------------------------
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
+        return await self._call(
+            f"get {resource.plural} {name}",
+            lambda: self._registry.get(self._caller, _key(resource), name, namespace),
+        )
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        resource_version: str = "",
+        limit: int = 0,
+        continue_: str = "",
+    ) -> JSON:
+        return await self._call(
+            f"list {resource.plural}",
+            lambda: self._registry.list(
+                self._caller,
+                _key(resource),
+                namespace,
+                field_selector=field_selector,
+                label_selector=label_selector,
+                limit=limit,
+                continue_=continue_,
+                resource_version=resource_version,
+            ),
+        )
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        resource_version: str,
+        timeout_seconds: int,
+        allow_bookmarks: bool = True,
+    ) -> AsyncIterator[WatchEvent]:
+        server = self._server
+
+        def start() -> Subscription:
+            if server.gone:
+                raise refusals.gone("injected: too old resource version")
+            return self._registry.watch(
+                self._caller,
+                _key(resource),
+                namespace,
+                field_selector=field_selector,
+                label_selector=label_selector,
+                resource_version=resource_version,
+                allow_bookmarks=allow_bookmarks,
+                timeout_seconds=timeout_seconds,
+            )
+
+        subscription = await self._call(f"watch {resource.plural}", start)
+        with server.opened(subscription):
+            yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": resource_version}})
+            while (event := await subscription.next()) is not None:
+                if server.watch_lag:
+                    await asyncio.sleep(self._rng.uniform(0, server.watch_lag))
+                else:
+                    await asyncio.sleep(self._rng.uniform(*LATENCY))
+                if not server.up:
+                    raise Unavailable("watch: connection lost")
+                self._step("answer", f"watch {resource.plural}")
+                if event.type == "ERROR":
+                    raise from_status(0, event.object)
+                yield WatchEvent(event.type, event.object)
+            if not server.up:
+                raise Unavailable("watch: connection lost")
+            if server.gone:
+                raise Gone("injected: too old resource version", code=410)
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: JSON,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        name: str = "",
+    ) -> JSON:
+        return await self._call(
+            f"create {resource.plural}",
+            lambda: self._registry.create(
+                self._caller,
+                _key(resource),
+                _sent(obj),
+                namespace,
+                name=name,
+                subresource=subresource,
+            ),
+        )
+
+    async def update(
+        self,
+        resource: Resource,
+        obj: JSON,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        name: str = "",
+    ) -> JSON:
+        return await self._call(
+            f"update {resource.plural}",
+            lambda: self._registry.update(
+                self._caller,
+                _key(resource),
+                _sent(obj),
+                namespace,
+                name=name,
+                subresource=subresource,
+            ),
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: JSON | JSONPatch,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        patch_type: PatchType = PatchType.STRATEGIC,
+    ) -> JSON:
+        apply = patch_type is PatchType.APPLY
+        options = WriteOptions(field_manager="kubelet", force=apply)
+
+        def work() -> JSON:
+            if resource.plural == "pods":
+                self._known_to_authorizer(namespace or "", name)
+            return self._registry.patch(
+                self._caller,
+                _key(resource),
+                name,
+                _sent(patch),
+                namespace,
+                patch_type=patch_type.value,
+                subresource=subresource,
+                options=options,
+            )
+
+        with self._one_at_a_time(resource.plural, name, subresource):
+            return await self._call(f"patch {resource.plural}/{subresource} {name}", work)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str | None = None,
+    ) -> JSON:
+        return await self._call(
+            f"delete {resource.plural} {name}",
+            lambda: self._registry.delete(
+                self._caller,
+                _key(resource),
+                name,
+                namespace,
+                DeleteOptions(grace_period_seconds=grace_period_seconds, uid=uid or ""),
+            ),
+        )
+
+
+def _sent(body: Any) -> Any:
+    """A body as it arrives: it went through JSON."""
+    return json.loads(json.dumps(body))
+
+
+def _key(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+

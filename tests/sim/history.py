@@ -1,0 +1,54 @@
+"""What happened in a simulation, in order, as text: the story that a failing seed tells.
+
+Two runs of one seed must give the same story, letter by letter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, field
+
+TOLD = 120
+"""Lines of the story shown with a failure."""
+
+
+class Violation(AssertionError):
+    """Something happened that must never happen."""
+
+
+@dataclass(slots=True)
+class History:
+    """The story so far."""
+
+    seed: object = ""
+    lines: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def note(self, who: str, what: str) -> None:
+        """Write one thing down, with the time."""
+        now = asyncio.get_running_loop().time()
+        self.lines.append(f"{now:11.4f} {who:<8} {what}")
+
+    def violated(self, what: str) -> None:
+        """Something that must never happen has happened; the run goes on, the test will fail."""
+        self.note("BROKEN", what)
+        self.violations.append(what)
+
+    def digest(self) -> str:
+        """A short name of this story."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]
+
+    def check(self) -> None:
+        """Raise Violation if anything was violated."""
+        if self.violations:
+            raise Violation(self.report(self.violations))
+
+    def report(self, problems: list[str]) -> str:
+        """What went wrong and what led there."""
+        listed = "\n".join(f"  - {problem}" for problem in problems[:20])
+        told = "\n".join(self.lines[-TOLD:])
+        return (
+            f"seed {self.seed} broke:\n{listed}\n\nthe end of its story:\n{told}\n\n"
+            f"replay: KUBELETPY_SIM_SEED={self.seed} pytest tests/sim/test_histories.py"
+        )

@@ -1,0 +1,241 @@
+"""What must never happen, checked at the moment it would.
+
+Every rule looks at the truth (:mod:`.truth`), never at the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubeletpy.api.types import JSON
+from kubeletpy.localapi.store import Change
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.sim.history import History
+from tests.sim.records import Container, Sandbox
+from tests.sim.runtime import SimRuntime
+from tests.sim.truth import (
+    STATUS_LISTS,
+    PodTruth,
+    Truth,
+    is_sidecar,
+    restarts_after,
+    short_id,
+    terminations,
+)
+
+BACKOFF_BASE, BACKOFF_MAX, BACKOFF_QUIET = 10.0, 300.0, 600.0
+TOLERANCE = 1e-6
+
+
+@dataclass(slots=True)
+class _Delay:
+    seconds: float
+    raised_at: float
+
+
+class Invariants:
+    """Watches the runtime and the store of one world."""
+
+    def __init__(
+        self,
+        truth: Truth,
+        runtime: SimRuntime,
+        history: History,
+        life: Callable[[], int],
+    ) -> None:
+        self._truth = truth
+        self._runtime = runtime
+        self._history = history
+        self._life = life
+        self._delays: dict[tuple[object, ...], _Delay] = {}
+        runtime.observers.append(self.runtime_changed)
+
+    # -- the runtime -------------------------------------------------------------------------
+
+    def runtime_changed(self, what: str, whom: Container | Sandbox) -> None:
+        """Something is done in the runtime."""
+        if isinstance(whom, Sandbox):
+            return
+        pod = self._truth.pods.get(whom.uid)
+        match what:
+            case "start":
+                self._one_of_each_name(whom)
+                if pod is not None:
+                    self._init_order(pod, whom)
+                    self._backoff(pod, whom)
+            case "exit":
+                self._exit(whom)
+            case "stop-asked" if whom.running:
+                self._stop_is_justified(pod, whom)
+            case "remove" if pod is not None:
+                self._exit_was_told(pod, whom)
+
+    def _one_of_each_name(self, started: Container) -> None:
+        for other in self._runtime.running(started.uid):
+            if other is not started and other.name == started.name:
+                self._history.violated(f"two running containers: {other} and {started}")
+
+    def _init_order(self, pod: PodTruth, started: Container) -> None:
+        names = [init["name"] for init in pod.inits]
+        sandbox = started.sandbox.id
+        if any(c["name"] == started.name for c in pod.spec.get("ephemeralContainers") or ()):
+            return
+        before = names[: names.index(started.name)] if started.name in names else names
+        for name in before:
+            if (sandbox, name) not in pod.done_inits:
+                self._history.violated(f"{started} started before init container {name} was done")
+        own = pod.container(started.name)
+        if own is not None and started.name in names and is_sidecar(own):
+            pod.done_inits.add((sandbox, started.name))
+
+    def _exit(self, ended: Container) -> None:
+        pod = self._truth.exited(ended)
+        if pod is not None and ended.exit_code == 0 and ended.started_at:
+            pod.done_inits.add((ended.sandbox.id, ended.name))
+
+    def _stop_is_justified(self, pod: PodTruth | None, victim: Container) -> None:
+        if pod is None or pod.gone or pod.deleting or pod.terminal or pod.static:
+            return
+        if not victim.sandbox.ready or self._newer_sandbox(victim.sandbox):
+            return
+        if pod.images(victim.name) != {victim.image}:
+            return
+        if self._has_ended(pod) or _deadline_passed(pod):
+            return
+        self._history.violated(f"{victim} was healthy and is stopped")
+
+    def _newer_sandbox(self, sandbox: Sandbox) -> bool:
+        return any(
+            other.uid == sandbox.uid and other.created_at > sandbox.created_at
+            for other in self._runtime.sandboxes.values()
+        )
+
+    def _has_ended(self, pod: PodTruth) -> bool:
+        """Whether nothing is left to run but what only helps the others."""
+        for init in pod.inits:
+            ends = pod.exits.get(init["name"]) or []
+            if ends and ends[-1].code != 0 and not restarts_after(pod, init, ends[-1].code):
+                return True
+        for container in pod.spec["containers"]:
+            ends = pod.exits.get(container["name"]) or []
+            if not ends or restarts_after(pod, container, ends[-1].code):
+                return False
+            if any(c.name == container["name"] for c in self._runtime.running(pod.uid)):
+                return False
+        return True
+
+    def _backoff(self, pod: PodTruth, started: Container) -> None:
+        now = asyncio.get_running_loop().time()
+        ends = pod.exits.get(started.name) or []
+        known = ends and ends[-1].container_id in self._runtime.containers
+        if not known:
+            return
+        key = (self._life(), pod.uid, started.name, started.image)
+        delay = self._delays.get(key)
+        end = ends[-1].at
+        if delay is None or end - delay.raised_at > BACKOFF_QUIET:
+            self._delays[key] = _Delay(BACKOFF_BASE, now)
+            return
+        if now - end < delay.seconds - TOLERANCE:
+            self._history.violated(
+                f"{started} restarted {now - end:.3f} s after its end, not {delay.seconds:.0f} s"
+            )
+        self._delays[key] = _Delay(min(delay.seconds * 2, BACKOFF_MAX), now)
+
+    def _exit_was_told(self, pod: PodTruth, removed: Container) -> None:
+        if pod.gone or pod.forced or not removed.started_at or removed.id in pod.shown:
+            return
+        newer = any(
+            c.uid == removed.uid and c.name == removed.name and c.created_at > removed.created_at
+            for c in self._runtime.containers.values()
+        )
+        is_init = any(init["name"] == removed.name for init in pod.inits)
+        if pod.policy == "Never" or not (newer or is_init):
+            self._history.violated(f"{removed} removed before its exit code was told")
+
+    # -- the API -----------------------------------------------------------------------------
+
+    def api_changed(self, change: Change) -> None:
+        """Something is written to the API's store."""
+        if change.resource != "pods":
+            return
+        pod = self._truth.api_change(change.type, change.object)
+        if pod is None:
+            return
+        self._codes_are_true(pod)
+        self._counts_never_fall(pod)
+        if change.type == "DELETED":
+            self._history.note("api", f"pod {pod.name} {pod.uid[:8]} gone")
+            if not pod.forced:
+                self._nothing_outlives(pod)
+                self._all_exits_told(pod)
+
+    def _codes_are_true(self, pod: PodTruth) -> None:
+        codes = {e.container_id: e.code for ends in pod.exits.values() for e in ends}
+        for name, ended, _ in terminations(pod.status):
+            container_id = short_id(ended.get("containerID"))
+            if ended.get("reason") == "ContainerStatusUnknown":
+                self._not_really_unknown(pod, name)
+                continue
+            if container_id in codes:
+                pod.shown[container_id] = ended.get("exitCode", 0)
+                if ended.get("exitCode", 0) != codes[container_id]:
+                    self._history.violated(
+                        f"{name} of {pod.name} shown with exit code {ended.get('exitCode')}, "
+                        f"ended with {codes[container_id]}"
+                    )
+            elif any(c.id == container_id for c in self._runtime.running(pod.uid)):
+                self._history.violated(f"{name} of {pod.name} shown as ended while it runs")
+
+    def _not_really_unknown(self, pod: PodTruth, name: str) -> None:
+        for container in self._runtime.containers.values():
+            if (container.uid, container.name) == (pod.uid, name) and container.started_at:
+                self._history.violated(
+                    f"{name} of {pod.name} shown as lost, but the runtime knows {container}"
+                )
+                return
+
+    def _counts_never_fall(self, pod: PodTruth) -> None:
+        for key in STATUS_LISTS:
+            for entry in pod.status.get(key) or ():
+                count, before = entry.get("restartCount", 0), pod.restarts.get(entry["name"], 0)
+                if count < before:
+                    self._history.violated(
+                        f"restartCount of {entry['name']} of {pod.name} fell: {before} -> {count}"
+                    )
+                pod.restarts[entry["name"]] = count
+
+    def _nothing_outlives(self, pod: PodTruth) -> None:
+        for container in self._runtime.running(pod.uid):
+            self._history.violated(f"pod {pod.name} is gone while {container} runs")
+        if not pod.deleting:
+            return  # it had ended by itself: nobody had to wait for its sandbox
+        for sandbox in self._runtime.sandboxes.values():
+            if sandbox.uid == pod.uid and sandbox.ready:
+                self._history.violated(f"pod {pod.name} is gone while sandbox {sandbox.id} is up")
+
+    def _all_exits_told(self, pod: PodTruth) -> None:
+        for name, ends in pod.exits.items():
+            for end in ends if pod.policy == "Never" else ends[-1:]:
+                if end.container_id not in pod.shown:
+                    self._history.violated(
+                        f"exit code {end.code} of {end.container_id} ({name} of {pod.name}) "
+                        "was never told"
+                    )
+
+
+def _deadline_passed(pod: PodTruth) -> bool:
+    limit = pod.spec.get("activeDeadlineSeconds")
+    return limit is not None and pod.status.get("startTime") is not None
+
+
+def exited(container: Container) -> bool:
+    """Whether the runtime shows a container as ended."""
+    return container.state == cri.CONTAINER_EXITED
+
+
+def entries(status: JSON) -> dict[str, JSON]:
+    """Container statuses of all kinds by name."""
+    return {entry["name"]: entry for key in STATUS_LISTS for entry in status.get(key) or ()}

@@ -1,0 +1,150 @@
+"""What really happened, as the runtime and the API's store saw it: the ground for all invariants.
+
+Only collects. Times are event-loop seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import CONFIG_MIRROR
+from tests.sim.records import Container
+
+TERMINAL = ("Succeeded", "Failed")
+STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+@dataclass(slots=True)
+class Exit:
+    """The end of a container that had run."""
+
+    container_id: str
+    code: int
+    at: float
+
+
+@dataclass(slots=True)
+class PodTruth:
+    """One pod by uid, from its creation to long after its end."""
+
+    uid: str
+    name: str
+    specs: list[JSON]
+    """All versions."""
+    status: JSON = field(default_factory=dict)
+    deleting: bool = False
+    forced: bool = False
+    """Its object went away without the node's consent."""
+    gone: bool = False
+    static: bool = False
+    exits: dict[str, list[Exit]] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)
+    """Container id -> the exit code that the API has shown."""
+    restarts: dict[str, int] = field(default_factory=dict)
+    done_inits: set[tuple[str, str]] = field(default_factory=set)
+    """(sandbox, init container) that has come to its good end there, or as sidecar was started."""
+
+    @property
+    def spec(self) -> JSON:
+        """The newest spec."""
+        return self.specs[-1]
+
+    @property
+    def policy(self) -> str:
+        """restartPolicy."""
+        return str(self.spec.get("restartPolicy") or "Always")
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the API shows that it has ended."""
+        return self.status.get("phase") in TERMINAL
+
+    @property
+    def inits(self) -> list[JSON]:
+        """Init containers."""
+        return self.spec.get("initContainers") or []
+
+    def container(self, name: str) -> JSON | None:
+        """A container of the newest spec."""
+        for key in ("initContainers", "containers", "ephemeralContainers"):
+            for container in self.spec.get(key) or ():
+                if container["name"] == name:
+                    return container  # type: ignore[no-any-return]
+        return None
+
+    def images(self, name: str) -> set[str]:
+        """Every image that the container ever had in the spec."""
+        return {
+            container["image"]
+            for spec in self.specs
+            for key in ("initContainers", "containers", "ephemeralContainers")
+            for container in spec.get(key) or ()
+            if container["name"] == name
+        }
+
+
+def is_sidecar(container: JSON) -> bool:
+    """Whether an init container runs on beside the others."""
+    return container.get("restartPolicy") == "Always"
+
+
+def restarts_after(truth: PodTruth, container: JSON, code: int) -> bool:
+    """Whether a container runs again after an exit."""
+    policy = container.get("restartPolicy") or truth.policy
+    if any(init["name"] == container["name"] for init in truth.inits):
+        return policy != "Never" and (code != 0 or is_sidecar(container))
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+
+def terminations(status: JSON) -> list[tuple[str, JSON, JSON]]:
+    """(container name, terminated state, its whole entry) of all that a status says has ended."""
+    found = []
+    for key in STATUS_LISTS:
+        for entry in status.get(key) or ():
+            for state in (entry.get("state") or {}, entry.get("lastState") or {}):
+                if "terminated" in state:
+                    found.append((entry["name"], state["terminated"], entry))
+    return found
+
+
+def short_id(container_id: object) -> str:
+    """A container's id without the runtime's name."""
+    return str(container_id or "").rpartition("//")[2]
+
+
+class Truth:
+    """All pods there ever were."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodTruth] = {}
+
+    def live(self) -> list[PodTruth]:
+        """The pods whose objects exist."""
+        return [pod for pod in self.pods.values() if not pod.gone]
+
+    def api_change(self, kind: str, obj: JSON) -> PodTruth | None:
+        """Take one change of a pod object; its record, None for mirrors."""
+        meta: Any = obj["metadata"]
+        if CONFIG_MIRROR in (meta.get("annotations") or {}):
+            return None
+        pod = self.pods.get(meta["uid"])
+        if pod is None:
+            pod = self.pods[meta["uid"]] = PodTruth(meta["uid"], meta["name"], [obj["spec"]])
+        if pod.spec != obj["spec"]:
+            pod.specs.append(obj["spec"])
+        pod.status = obj.get("status") or {}
+        pod.deleting = pod.deleting or bool(meta.get("deletionTimestamp"))
+        pod.gone = kind == "DELETED"
+        return pod
+
+    def exited(self, container: Container) -> PodTruth | None:
+        """A container has ended; the record of its pod."""
+        pod = self.pods.get(container.uid)
+        if pod is not None and container.started_at:
+            now = asyncio.get_running_loop().time()
+            exits = pod.exits.setdefault(container.name, [])
+            exits.append(Exit(container.id, container.exit_code, now))
+        return pod
