@@ -49,7 +49,7 @@ from kubeletpy.runtime_manager.tools import Tools
 logger = logging.getLogger(__name__)
 
 STATUS_ERROR = "RuntimeStatusError"
-STARTS_PER_CORE = 3
+STARTS_PER_CORE = 4
 
 
 def default_concurrent_starts() -> int:
