@@ -1,0 +1,34 @@
+"""The embedded API in a process of its own, so that what the agent costs is the agent's alone.
+
+``python -m bench.api DIRECTORY NODE_NAME`` serves until it is signalled; `ready` in its directory
+says that the kubeconfigs are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from kubeletpy.localapi.api import LocalApi
+
+READY = "ready"
+
+
+async def serve(directory: Path, node_name: str) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    api = LocalApi(directory, node_name, port=0)
+    await api.start()
+    (directory / READY).touch()
+    try:
+        await stop.wait()
+    finally:
+        await api.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,267 @@
+"""The order of a run: floor and agent in turns, so that both have the same machine.
+
+Durations are milliseconds where they are one pod's, seconds where they are a burst's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.floor import Floor, Step
+from bench.results import Results, Row
+from bench.stand import Stand
+from bench.subject import Subject
+from bench.usage import cpu_seconds, memory
+from kubeletpy.remote.client import RemoteRuntime
+
+SETTLE = 0.5
+"""Seconds after a burst in which the agent's late work still counts as the burst's."""
+CALM = 5.0
+"""Seconds of calm before idleness is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    starts: int
+    """Cold starts of the agent."""
+    single: int
+    """Rounds with one pod."""
+    bursts: tuple[tuple[int, int], ...]
+    """(pods, rounds); rounds end by deletion and by exit in turns."""
+    idle_pods: int
+    idle_seconds: float
+    parallel: tuple[int, ...]
+    """Parallelisms of the floor to choose from; one: it is taken."""
+
+
+FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12))
+QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,))
+
+
+@dataclass(slots=True)
+class Samples:
+    """Per kind ("create", "delete", "exit"): milliseconds of each pod, seconds of each round."""
+
+    each: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    total: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, kind: str, moments: Sequence[tuple[float, float]]) -> None:
+        """Keep the moments of one step."""
+        self.each[kind] += [(end - start) * 1000 for start, end in moments]
+        begin = min(start for start, _ in moments)
+        self.total[kind].append(max(end for _, end in moments) - begin)
+
+
+class Bench:
+    """One run on a stand."""
+
+    def __init__(self, stand: Stand, plan: Plan, generation: int) -> None:
+        self._stand = stand
+        self._plan = plan
+        self._events = generation >= 2
+        self.results = Results(generation)
+        self._number = 0
+        self._floor: Floor
+        self._subject: Subject
+
+    async def run(self) -> None:
+        """Measure everything."""
+        stand = self._stand
+        runtimes = [RemoteRuntime(r.endpoint) for r in (stand.floor_runtime, stand.agent_runtime)]
+        try:
+            for runtime in runtimes:
+                await runtime.connect(20)
+            self._floor = Floor(stand.api, stand.pods, runtimes[0], stand.directory / "raw")
+            self._subject = Subject(stand.api, stand.pods, runtimes[1])
+            await self._measure()
+        finally:
+            for runtime in runtimes:
+                await runtime.close()
+
+    async def _measure(self) -> None:
+        plan = self._plan
+        await self._starts()
+        self._say("warming up")
+        await self._round(1, "delete", Samples(), Samples())
+        await self._choose_parallel()
+        await self._one_pod()
+        for pods, rounds in plan.bursts:
+            await self._burst(pods, rounds)
+        await self._idle()
+
+    async def _starts(self) -> None:
+        self._say("process start to node Ready")
+        times = []
+        for left in reversed(range(self._plan.starts)):
+            times.append(await self._stand.start_agent())
+            if left:
+                await self._stand.stop_agent()
+        self._row(Row("start -> node Ready", 0, "s", times, aim=1.5, aim_on="value"))
+
+    async def _choose_parallel(self) -> None:
+        """The floor's best number of pods at once, by the total of a burst."""
+        choices = self._plan.parallel
+        self.results.floor_parallel = self._floor.parallel = choices[0]
+        if len(choices) == 1:
+            return
+        pods, best = 24, float("inf")
+        for parallel in choices:
+            self._floor.parallel = parallel
+            names = self._names(pods)
+            samples = Samples()
+            samples.add("create", await self._floor.create(names))
+            await self._floor.remove(names)
+            total = samples.total["create"][0]
+            self._say(f"floor with {parallel} pods at once: {pods} pods in {total:.2f} s")
+            if total < best:
+                best, self.results.floor_parallel = total, parallel
+        self._floor.parallel = self.results.floor_parallel
+
+    async def _one_pod(self) -> None:
+        self._say("one pod")
+        floor, agent = Samples(), Samples()
+        for number in range(self._plan.single):
+            await self._round(1, "exit" if number % 2 else "delete", floor, agent)
+        each, raw = agent.each, floor.each
+        self._row(Row("create -> Ready", 1, "ms", each["create"], raw["create"], 1.3))
+        self._row(Row("delete -> gone", 1, "ms", each["delete"], raw["delete"], 2.0))
+        self._exit_row(1, each["exit"], raw.get("exit", []))
+
+    async def _burst(self, pods: int, rounds: int) -> None:
+        self._say(f"bursts of {pods} pods")
+        floor, agent = Samples(), Samples()
+        cpu: dict[str, list[float]] = defaultdict(list)
+        for number in range(rounds):
+            await self._round(pods, "exit" if number % 2 else "delete", floor, agent, cpu)
+        each, raw = agent.each, floor.each
+        total, raw_total = agent.total, floor.total
+        self._row(Row("all Ready", pods, "s", total["create"], raw_total["create"], 1.15))
+        self._row(Row("create -> Ready", pods, "ms", each["create"], raw["create"]))
+        self._row(Row("all gone", pods, "s", total["delete"], raw_total["delete"]))
+        self._row(Row("delete -> gone", pods, "ms", each["delete"], raw["delete"]))
+        if each["exit"]:
+            self._exit_row(pods, each["exit"], raw.get("exit", []))
+        for kind, aim in (("create", 0.035), ("delete", None)):
+            spent = [seconds * 1000 for seconds in cpu[f"agent {kind}"]]
+            limit = None if aim is None else aim * 1000
+            self._row(
+                Row(f"agent CPU per pod, {kind}", pods, "ms", spent, aim=limit, aim_on="value")
+            )
+        spent = [seconds * 1000 for seconds in cpu["api create"]]
+        self._row(Row("embedded API CPU per pod, create", pods, "ms", spent))
+        self._row(
+            Row(
+                "containerd CPU per pod, create",
+                pods,
+                "ms",
+                [seconds * 1000 for seconds in cpu["runtime create"]],
+                [seconds * 1000 for seconds in cpu["floor runtime create"]],
+            )
+        )
+
+    async def _round(
+        self,
+        pods: int,
+        ending: str,
+        floor: Samples,
+        agent: Samples,
+        cpu: dict[str, list[float]] | None = None,
+    ) -> None:
+        """The same life of the same number of pods: raw, then through the agent."""
+        burst = pods > 1
+        cpu = defaultdict(list) if cpu is None else cpu
+        stand, raw, subject = self._stand, self._floor, self._subject
+        names = self._names(pods)
+        ends: dict[str, tuple[Step, Step]] = {
+            "delete": (raw.delete, subject.delete),
+            "exit": (raw.exit, subject.exit),
+        }
+        raw_end, subject_end = ends[ending]
+        runtime = stand.floor_runtime.pid or 0
+        floor.add("create", await self._cpu(raw.create, names, cpu, {"floor runtime": runtime}))
+        if ending == "delete" or self._events:
+            floor.add(ending, await raw_end(names))
+        await raw.remove(names)
+        names = self._names(pods)
+        before = await asyncio.to_thread(stand.counters)
+        pids = {"agent": stand.agent_pid, "api": stand.api_pid}
+        pids["runtime"] = stand.agent_runtime.pid or 0
+        agent.add("create", await self._cpu(subject.create, names, cpu, pids))
+        after = await asyncio.to_thread(stand.counters)
+        if burst:
+            self.results.calls_per_pod = {
+                kind: (count - before.get(kind, 0)) / pods
+                for kind, count in after.items()
+                if count > before.get(kind, 0)
+            }
+        if ending == "delete":
+            moments = await self._cpu(subject_end, names, cpu, {"agent": stand.agent_pid})
+            agent.add(ending, moments)
+        else:
+            agent.add(ending, await subject_end(names))
+        await subject.remove(names)
+        if burst:
+            await subject.cleaned()
+
+    async def _cpu(
+        self,
+        step: Step,
+        names: Sequence[str],
+        cpu: dict[str, list[float]],
+        pids: dict[str, int],
+    ) -> list[tuple[float, float]]:
+        """Take a step and note the CPU-seconds per pod of processes."""
+        before = {who: cpu_seconds(pid) for who, pid in pids.items()}
+        moments = await step(names)
+        if len(names) > 1:
+            await asyncio.sleep(SETTLE)
+        kind = step.__name__
+        for who, pid in pids.items():
+            cpu[f"{who} {kind}"].append((cpu_seconds(pid) - before[who]) / len(names))
+        return moments
+
+    async def _idle(self) -> None:
+        """What it costs that pods run: the agent, its containerd and one without agent."""
+        stand, pods, seconds = self._stand, self._plan.idle_pods, self._plan.idle_seconds
+        self._say(f"idle with {pods} pods for {seconds:g} s")
+        raw, ours = self._names(pods), self._names(pods)
+        await self._floor.create(raw)
+        await self._subject.create(ours)
+        await asyncio.sleep(CALM)
+        pids = {
+            "agent": stand.agent_pid,
+            "runtime": stand.agent_runtime.pid or 0,
+            "floor": stand.floor_runtime.pid or 0,
+        }
+        before = {who: cpu_seconds(pid) for who, pid in pids.items()}
+        await asyncio.sleep(seconds)
+        used = {who: (cpu_seconds(pid) - before[who]) / seconds * 100 for who, pid in pids.items()}
+        taken = memory(stand.agent_pid)
+        row = Row("agent idle CPU", pods, "% of a core", [used["agent"]], aim=1.0, aim_on="value")
+        self._row(row)
+        floor = [used["floor"]] if used["floor"] else []
+        self._row(Row("containerd idle CPU", pods, "% of a core", [used["runtime"]], floor))
+        rss = taken.rss / 1e6
+        self._row(Row("agent RSS", pods, "MB", [rss], aim=100.0, aim_on="value"))
+        self._row(Row("agent RSS at most", pods, "MB", [taken.peak / 1e6]))
+        await self._floor.remove(raw)
+        await self._subject.remove(ours)
+
+    def _exit_row(self, pods: int, agent: list[float], floor: list[float]) -> None:
+        aim = (50.0 if self._events else 1100.0) if pods == 1 else None
+        self._row(Row("exit -> Succeeded", pods, "ms", agent, floor, aim, "value"))
+
+    def _names(self, count: int) -> list[str]:
+        self._number += 1
+        return [f"p{self._number}-{index}" for index in range(count)]
+
+    def _row(self, row: Row) -> None:
+        self.results.rows.append(row)
+
+    def _say(self, text: str) -> None:
+        print(f"… {text}", flush=True)

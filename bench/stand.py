@@ -1,0 +1,189 @@
+"""What is measured stands here: two private containerds, the embedded API and the agent.
+
+One containerd is the agent's, the other the floor's, so that neither sees or disturbs the other's
+pods; the API is shared. Each is a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.api import READY
+from bench.watching import NODES, Watching
+from kubeletpy.kubeapi.client import KubeClient
+from tools.env.containerd import Containerd, programs
+from tools.env.process import Daemon
+from tools.env.waiting import wait_until
+
+NODE = "bench"
+_ROOT = Path(__file__).resolve().parent.parent
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? ([0-9.e+]+)$")
+
+
+@dataclass(slots=True)
+class Stand:
+    """Everything that runs, and how to look at it."""
+
+    directory: Path
+    agent_runtime: Containerd
+    floor_runtime: Containerd
+    api_process: Daemon
+    agent_process: Daemon
+    api: KubeClient
+    pods: Watching
+    nodes: Watching
+    health_port: int
+
+    @property
+    def agent_pid(self) -> int:
+        """The agent's process."""
+        return _pid(self.agent_process)
+
+    @property
+    def api_pid(self) -> int:
+        """The API's process."""
+        return _pid(self.api_process)
+
+    async def start_agent(self) -> float:
+        """Start the agent; seconds until the watch showed its node Ready."""
+        self.nodes.forget(NODE)
+        begun = time.time()
+        await asyncio.to_thread(
+            self.agent_process.start,
+            [
+                *(sys.executable, "-m", "kubeletpy.cli.main", "run"),
+                f"--kubeconfig={self.directory / 'api' / 'node.kubeconfig'}",
+                f"--config={self.directory / 'kubelet.json'}",
+                f"--root-dir={self.directory / 'kubelet'}",
+                f"--hostname-override={NODE}",
+            ],
+            _environment(),
+        )
+        return await self.nodes.until(NODE, "Ready") - begun
+
+    async def stop_agent(self) -> None:
+        """Stop the agent and forget its node, so that the next start begins anew."""
+        await asyncio.to_thread(self.agent_process.stop)
+        await self.api.delete(NODES, NODE)
+        await self.nodes.until(NODE, "gone")
+
+    def counters(self) -> dict[str, float]:
+        """The agent's counters of CRI calls and API requests, by kind."""
+        url = f"http://127.0.0.1:{self.health_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+        wanted = ("kubelet_runtime_operations_total", "rest_client_requests_total")
+        found: dict[str, float] = {}
+        for line in text.splitlines():
+            match = _SAMPLE.match(line)
+            if match and match[1] in wanted:
+                labels = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
+                kind = labels.get("operation_type") or f"HTTP {labels.get('method')}"
+                found[kind] = found.get(kind, 0) + float(match[3])
+        return found
+
+
+@asynccontextmanager
+async def make_stand(generation: int) -> AsyncIterator[Stand]:
+    """Start all but the agent; everything is removed at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="kpb-", dir="/tmp"))
+    runtimes = [Containerd(directory / name, programs(generation)) for name in ("a", "f")]
+    processes = [Daemon(name, directory) for name in ("api", "agent")]
+    try:
+        for runtime in runtimes:
+            await asyncio.to_thread(_start_runtime, runtime)
+        async with asyncio.TaskGroup() as group, _api(directory, processes[0]) as client:
+            stand = Stand(
+                directory=directory,
+                agent_runtime=runtimes[0],
+                floor_runtime=runtimes[1],
+                api_process=processes[0],
+                agent_process=processes[1],
+                api=client,
+                pods=Watching(client),
+                nodes=Watching(client, NODES),
+                health_port=_free_port(),
+            )
+            _write_config(stand)
+            watches = [group.create_task(w.follow()) for w in (stand.pods, stand.nodes)]
+            await stand.pods.started.wait()
+            await stand.nodes.started.wait()
+            try:
+                yield stand
+            finally:
+                for watch in watches:
+                    watch.cancel()
+    finally:
+        await asyncio.to_thread(_remove, directory, runtimes, processes)
+
+
+@asynccontextmanager
+async def _api(directory: Path, process: Daemon) -> AsyncIterator[KubeClient]:
+    data = directory / "api"
+    process.start([sys.executable, "-m", "bench.api", data, NODE], _environment())
+    ready = data / READY
+    await asyncio.to_thread(wait_until, ready.exists, "the API", give_up=process.died)
+    client = await KubeClient.from_kubeconfig(str(data / "admin.kubeconfig"), qps=0)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _start_runtime(runtime: Containerd) -> None:
+    runtime.start()
+    runtime.import_images()
+
+
+def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]) -> None:
+    for process in reversed(processes):
+        process.stop()
+    left = [line for runtime in runtimes for line in runtime.remove()]
+    for line in left:
+        print(f"still there: {line}", file=sys.stderr)
+    if not left:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _write_config(stand: Stand) -> None:
+    document = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": stand.agent_runtime.endpoint,
+        "podLogsDir": str(stand.directory / "logs"),
+        "healthzPort": stand.health_port,
+        "failSwapOn": False,
+        "failCgroupV1": False,
+    }
+    (stand.directory / "kubelet.json").write_text(json.dumps(document))
+
+
+def _environment() -> dict[str, str]:
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _pid(process: Daemon) -> int:
+    pid = process.pid
+    if pid is None:
+        raise RuntimeError(f"{process.name} does not run any more:\n{process.log_tail()}")
+    return pid
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,53 @@
+"""The bench works on a real containerd and its figures make sense; how good they are is no test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+async def run_bench(*arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "bench", *arguments),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await process.communicate()
+    except asyncio.CancelledError:
+        process.terminate()
+        await process.wait()
+        raise
+    assert process.returncode == 0, (out + err).decode()
+    return out.decode()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("generation", [1, 2])
+async def test_quick_bench(generation: int, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    text = await run_bench("--quick", "--containerd", str(generation), "--json", str(figures))
+    found: dict[str, Any] = json.loads(figures.read_text())
+    rows = {(row["what"], row["pods"]): row for row in found["rows"]}
+    assert found["containerd"] == generation
+    for row in found["rows"]:
+        assert row["what"] in text
+        assert math.isfinite(row["agent"]["p50"])
+        assert row["agent"]["p50"] <= row["agent"]["p95"]
+        if row["floor"]:
+            assert math.isfinite(row["ratio"])
+            assert row["ratio"] > 0
+    for what in ("create -> Ready", "delete -> gone"):
+        assert rows[what, 1]["ratio"] is not None
+    assert rows["exit -> Succeeded", 1]["agent"]["p50"] > 0
+    assert found["calls_per_pod"]["run_podsandbox"] == pytest.approx(1)
