@@ -42,7 +42,7 @@ class Handler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         try:
             return await self._answer(request)

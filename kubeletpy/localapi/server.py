@@ -50,7 +50,7 @@ class Server:
         """
         check_loopback(host)
         app = web.Application(client_max_size=BODY_LIMIT)
-        app.router.add_route("*", "/{path:.*}", Handler(self._registry))
+        app.router.add_route("*", "/{path:.*}", Handler(self._registry).handle)
         # Cancelling the handler of a client that went away frees its watch at once.
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS
