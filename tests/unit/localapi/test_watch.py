@@ -66,6 +66,15 @@ def test_selector_transitions(
     assert _seen(live) == expected
 
 
+def test_the_end_of_what_was_never_asked_for_is_no_news() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    subscription = registry.watch(ADMIN, "pods", "default", label_selector="x=1")
+    elsewhere = registry.watch(ADMIN, "pods", "kube-system")
+    registry.delete(ADMIN, "pods", "a", "default")
+    assert _seen(subscription) == _seen(elsewhere) == []
+
+
 def test_an_expired_version_is_an_error_event_with_410() -> None:
     registry = make_registry()
     subscription = registry.watch(ADMIN, "pods", resource_version="999999")
