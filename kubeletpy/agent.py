@@ -247,7 +247,7 @@ class Agent:
         )
 
     def _make_dead_containers(self) -> DeadContainers:
-        self.dead = DeadContainers(self.runtime, self.cache, self.workers.should_content_be_removed)
+        self.dead = DeadContainers(self.runtime, self.cache, self._content_removable)
         return self.dead
 
     def _make_upkeep(self) -> Upkeep:
@@ -267,7 +267,7 @@ class Agent:
             self.recorder,
             node_name=parts.node.name,
             all_sources_ready=lambda: self.loop.all_sources_ready,
-            removable=self.workers.should_content_be_removed,
+            removable=self._content_removable,
         )
 
     # -- running -----------------------------------------------------------------------------
@@ -380,6 +380,10 @@ class Agent:
 
     def _runtime_changed(self, uid: str, events: Sequence[Any]) -> None:
         self.loop.runtime_changed(uid, events)
+
+    def _content_removable(self, uid: str) -> bool:
+        """Whether a pod's records may go: not before the API knows how its containers ended."""
+        return self.workers.should_content_be_removed(uid) and self.statuses.is_told(uid)
 
     def _pod_finished(self, uid: str) -> None:
         self.upkeep.collect_soon()

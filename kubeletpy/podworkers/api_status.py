@@ -56,7 +56,8 @@ class StatusWriter:
                 sandbox_usable=not decide_sandbox(pod, status).create,
                 restarting_all=restart_all_active(pod, status),
                 host_ips=services.host_ips(),
-                start_errors=services.reasons.get(pod.uid),
+                # whose end has come waits for no start: its last exit is the truth about it
+                start_errors={} if terminated else services.reasons.get(pod.uid),
                 probes=services.probes.results(pod),
                 terminated=terminated,
                 agent_started_at=services.agent_started_at,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kubeletpy.events.recorder import WARNING, pod_reference
@@ -22,6 +22,7 @@ from kubeletpy.podworkers.pull_secrets import fetch_pull_secrets
 from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.runtime_manager.protocol import Mount, PullSecret, SyncPodRequest
 from kubeletpy.runtime_manager.results import Decision, PodSyncResult
+from kubeletpy.trace.spans import phase
 from kubeletpy.volumes.protocol import VolumeError
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ async def runtime(ctx: SyncContext) -> SyncOutcome | None:
     for _ in range(MAX_ROUNDS):
         result = await _runtime_round(ctx)
         decisions += result.decisions
-        terminal = _take_over(ctx, result)
+        terminal = _take_over(ctx, result) or (result.ended and not result.failed)
         if terminal or not result.acted or not _only_waits(result) or ctx.is_terminating():
             break
     return SyncOutcome(
@@ -171,12 +172,17 @@ SYNC_STEPS: tuple[SyncStep, ...] = (
 )
 
 
+STEP_WORDS = {"runtime": "runtime sync", "store_status": "compute status"}
+"""What a step is called in timelines, where its own name does not say it."""
+
+
 async def run_sync(ctx: SyncContext) -> SyncOutcome:
     """Run the steps until one ends the sync."""
     for step in SYNC_STEPS:
-        outcome = await step(ctx)
+        with phase(STEP_WORDS.get(step.__name__, step.__name__.replace("_", " "))):
+            outcome = await step(ctx)
         if outcome is not None:
-            return outcome
+            return replace(outcome, step=step.__name__) if outcome.error else outcome
     return SyncOutcome()
 
 

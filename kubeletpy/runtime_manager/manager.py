@@ -136,6 +136,7 @@ class KubeRuntimeManager:
             retry_at=run.retry_at,
             status=after,
             start_errors=run.start_errors,
+            ended=plan.kill_pod and not plan.create_sandbox,
         )
         if user_namespaced and result.failed:
             self._tools.metrics.started_user_namespaced_pods_errors.inc()

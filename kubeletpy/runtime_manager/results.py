@@ -69,6 +69,8 @@ class PodSyncResult:
     """The pod as the runtime has it after the last step; None when nothing was done."""
     start_errors: Mapping[str, StartError] = field(default_factory=dict)
     """Container name -> why its start failed or was held back in this sync."""
+    ended: bool = False
+    """The pod was stopped for good: nothing of it is to run any more, also what has never run."""
 
     @property
     def acted(self) -> bool:

@@ -87,6 +87,11 @@ class ApiStatusManager:
         """How many pods have a status that the API has not got yet."""
         return sum(entry.writer is not None for entry in self._entries.values())
 
+    def is_told(self, uid: str) -> bool:
+        """Whether the API has the newest status of a pod; also true of a pod without one."""
+        entry = self._entries.get(uid)
+        return self._api is None or entry is None or entry.sent == entry.version
+
     def set_status(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
     ) -> None:

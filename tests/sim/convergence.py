@@ -77,7 +77,7 @@ def _pod_problems(pod: PodTruth, runtime: SimRuntime) -> list[str]:
         return found
     ended: list[int] = []
     for container in pod.spec["containers"]:
-        what = _settled(pod, container)
+        what = _settled(pod, container, running)
         if what == STAYS:
             found += _should_run(pod, container, running.get(container["name"]))
         elif isinstance(what, int):
@@ -87,23 +87,25 @@ def _pod_problems(pod: PodTruth, runtime: SimRuntime) -> list[str]:
                 found.append(f"{container['name']} has not come to its end")
             else:
                 ended.append(what)
-    found += _phase_problems(pod, ended)
+    found += _phase_problems(pod, running, ended)
     return found
 
 
-def _settled(pod: PodTruth, container: JSON) -> str | int:
+def _settled(pod: PodTruth, container: JSON, running: dict[str, Container]) -> str | int:
     """The outcome; a container that was killed for good in its one run stays ended."""
     exits = pod.exits.get(container["name"]) or []
-    if exits and not restarts_after(pod, container, exits[-1].code):
+    if container["name"] not in running and exits and not restarts_after(pod, container, exits[-1].code):
         return exits[-1].code
     return outcome(pod, container)
 
 
-def _phase_problems(pod: PodTruth, ended: list[int]) -> list[str]:
+def _phase_problems(
+    pod: PodTruth, running: dict[str, Container], ended: list[int]
+) -> list[str]:
     phase = pod.status.get("phase")
     if len(ended) == len(pod.spec["containers"]):
         return [f"all containers ended with {ended}, phase is {phase}"]
-    outcomes = [_settled(pod, container) for container in pod.spec["containers"]]
+    outcomes = [_settled(pod, container, running) for container in pod.spec["containers"]]
     if NEVER not in outcomes and LOOPS not in outcomes and phase != RUNNING:
         return [f"phase is {phase}, not Running"]
     if all(what == STAYS for what in outcomes):
@@ -116,7 +118,7 @@ def _phase_problems(pod: PodTruth, ended: list[int]) -> list[str]:
 def _inits_stuck(pod: PodTruth, running: dict[str, Container], found: list[str]) -> bool:
     """Whether an init container holds the pod up; notes what should be otherwise."""
     for init in pod.inits:
-        what = _settled(pod, init)
+        what = _settled(pod, init, running)
         if what == 0 or (is_sidecar(init) and what == STAYS):
             if is_sidecar(init):
                 found += _should_run(pod, init, running.get(init["name"]))
@@ -165,8 +167,11 @@ def _told_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
             continue
         if short_id(entry.get("containerID")) != record.id:
             found.append(f"{name} is {record.id}, shown {entry.get('containerID')}")
-        if entry.get("restartCount", 0) != record.attempt:
-            found.append(f"{name} restarted {record.attempt}, shown {entry.get('restartCount')}")
+        # records of init containers go with their sandbox; their count starts anew then
+        is_init = any(init["name"] == name for init in pod.inits)
+        count = entry.get("restartCount", 0)
+        if count < record.attempt or (count != record.attempt and not is_init):
+            found.append(f"{name} restarted {record.attempt}, shown {count}")
     return found
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from dataclasses import dataclass, field
 
-TOLD = 120
+TOLD = int(os.environ.get("KUBELETPY_SIM_LINES", "120"))
 """Lines of the story shown with a failure."""
 
 

@@ -129,9 +129,10 @@ class Invariants:
     def _backoff(self, pod: PodTruth, started: Container) -> None:
         now = asyncio.get_running_loop().time()
         ends = pod.exits.get(started.name) or []
-        known = ends and ends[-1].container_id in self._runtime.containers
-        if not known:
+        if not ends or ends[-1].container_id not in self._runtime.containers:
             return
+        if ends[-1].image != started.image:
+            return  # replaced, not restarted
         key = (self._life(), pod.uid, started.name, started.image)
         delay = self._delays.get(key)
         end = ends[-1].at

@@ -22,6 +22,7 @@ class Exit:
     """The end of a container that had run."""
 
     container_id: str
+    image: str
     code: int
     at: float
 
@@ -146,5 +147,5 @@ class Truth:
         if pod is not None and container.started_at:
             now = asyncio.get_running_loop().time()
             exits = pod.exits.setdefault(container.name, [])
-            exits.append(Exit(container.id, container.exit_code, now))
+            exits.append(Exit(container.id, container.image, container.exit_code, now))
         return pod

@@ -178,11 +178,18 @@ class World:
             self.history.violated(f"the agent did not stop within {STOP_WITHIN} s")
         await asyncio.sleep(0)
         self.alive = False
-        left = [task.get_name() for task in self.loop.tasks_of(self.life)]
-        if left or self.loop.timers_of(self.life):
-            timers = self.loop.timers_of(self.life)
+        given_up = self._calls_under_way()
+        left = [task for task in self.loop.tasks_of(self.life) if task not in given_up]
+        timers = self.loop.timers_of(self.life)
+        if left or (timers and not given_up):
             self.history.violated(f"left behind by the stopped agent: {left} {timers}")
         await self.loop.kill(self.life)
+
+    def _calls_under_way(self) -> set[asyncio.Task[object]]:
+        """Changes that the runtime did not end in time: the process ends without their answers."""
+        assert self.agent is not None
+        under_way = self.agent.runtime._tools.mutations._under_way
+        return {task for tasks in under_way.values() for task in tasks}
 
     # -- what happens around it --------------------------------------------------------------
 
