@@ -24,7 +24,13 @@ from tools.env.waiting import NotReadyError
 
 STEPS = 5
 LINKS = Path("/usr/local/bin")
-_PROGRAMS = {"containerd": "containerd", "runc": "runc", "iptables": "iptables", "ip": "iproute2"}
+_PROGRAMS = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "openssl": "openssl",  # makes the embedded API's certificates
+}
 _FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"))
 
 
