@@ -38,6 +38,9 @@ from kubeletpy.remote.protocol import ImageService
 
 logger = logging.getLogger(__name__)
 
+SHOW_BACK_OFF_S = 1.0
+"""Seconds after a failed pull at which the container's reason becomes ImagePullBackOff."""
+
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
@@ -207,9 +210,9 @@ class ImageManager:
             f'Failed to pull image "{wanted.image}": {text}',
         )
         failure = pull_failure(wanted.image, text)
-        failure.retry_at = self._backoff.failed(
-            key, self._clock.now(), f"{failure.code}: {failure.message}"
-        )
+        now = self._clock.now()
+        self._backoff.failed(key, now, f"{failure.code}: {failure.message}")
+        failure.retry_at = now + SHOW_BACK_OFF_S
         return failure
 
     async def _credentials(self, image: str, secrets: Sequence[PullSecretLike]) -> list[Credential]:
