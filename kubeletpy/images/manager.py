@@ -35,6 +35,7 @@ from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError, scrub
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
+from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +157,8 @@ class ImageManager:
 
     async def _look_up(self, wanted: _Wanted) -> LocalImage | None:
         try:
-            answer = await self._service.image_status(wanted.spec)
+            with phase("look image up", wanted.image):
+                answer = await self._service.image_status(wanted.spec)
         except CRIError as error:
             message = f'Failed to inspect image "": {runtime_text(error)}'
             self._metrics.image_requested(wanted.policy, None, None)
@@ -182,11 +184,12 @@ class ImageManager:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
-            async with self._queue.place():
-                started_at = loop.time()
-                ref = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
-                image, size = await self._inspect_pulled(wanted.spec, ref)
-                ended_at = loop.time()
+            with phase("pull image", wanted.image, milestone=True):
+                async with self._queue.place():
+                    started_at = loop.time()
+                    ref = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
+                    image, size = await self._inspect_pulled(wanted.spec, ref)
+                    ended_at = loop.time()
         except (CRIError, PullRateExceeded) as error:
             raise self._pull_failed(wanted, key, error) from error
         waited, pulled = ended_at - asked_at, ended_at - started_at

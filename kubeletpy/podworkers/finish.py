@@ -6,11 +6,13 @@ sync loop: terminated steps.
 
 from __future__ import annotations
 
+from kubeletpy.events.recorder import WARNING, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.api_status import StatusWriter
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.trace.spans import phase
 from kubeletpy.volumes.protocol import VolumeError
 
 
@@ -20,9 +22,12 @@ async def finish(
     """Store the last status, take the volumes down, and let the status manager finish the pod."""
     writer.store(pod, None, status, terminated=True)
     try:
-        await services.volumes.tear_down(pod.uid)
+        with phase("take volumes down"):
+            await services.volumes.tear_down(pod.uid)
     except VolumeError as error:
-        return SyncOutcome(error=f"volumes not released: {error}")
+        message = f"Unable to take down volumes: {error}"
+        services.recorder.event(pod_reference(pod), WARNING, "FailedUnMount", message)
+        return SyncOutcome(error=message, step="volumes")
     services.probes.remove_pod(pod.uid)
     services.reasons.forget(pod.uid)
     services.statuses.finish(pod)

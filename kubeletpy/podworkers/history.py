@@ -9,7 +9,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage, WorkerRecord
 from kubeletpy.runtime_manager.results import Decision
+
+REPEATS = 6
+"""How many of the newest entries are looked at for the same decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,10 @@ class DecisionHistory:
         self._pods: OrderedDict[str, deque[HistoryEntry]] = OrderedDict()
 
     def add(self, uid: str, decisions: Iterable[Decision], now: float) -> None:
-        """Keep decisions made at ``now`` (Unix seconds)."""
+        """Keep decisions made at ``now`` (Unix seconds).
+
+        One that was among the last few is counted there: what repeats every sync fills no ring.
+        """
         for decision in decisions:
             ring = self._pods.get(uid)
             if ring is None:
@@ -40,11 +48,47 @@ class DecisionHistory:
                 while len(self._pods) > self._max_pods:
                     self._pods.popitem(last=False)
             self._pods.move_to_end(uid)
-            if ring and ring[-1].decision == decision:
-                ring[-1] = replace(ring[-1], count=ring[-1].count + 1, last_at=now)
+            for index in range(len(ring) - 1, max(-1, len(ring) - 1 - REPEATS), -1):
+                if ring[index].decision == decision:
+                    known = ring[index]
+                    ring[index] = replace(known, count=known.count + 1, last_at=now)
+                    break
             else:
                 ring.append(HistoryEntry(now, decision))
 
     def of(self, uid: str) -> tuple[HistoryEntry, ...]:
         """The decisions kept for a pod, oldest first."""
         return tuple(self._pods.get(uid, ()))
+
+    def knows(self, uid: str, decision: Decision) -> bool:
+        """Whether a decision is among those kept for a pod."""
+        return any(entry.decision == decision for entry in self._pods.get(uid, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class LastStep:
+    """How a worker's step ended."""
+
+    stage: Stage
+    outcome: SyncOutcome | None
+    """None: it was cut short."""
+    at: float
+    """Unix seconds."""
+
+
+def why_terminating(record: WorkerRecord, grace: int) -> Decision:
+    """Why a pod is ended, in words."""
+    pod = record.pod
+    if pod is None:
+        why = "nobody asks for it any more: only the runtime knows it"
+    elif record.evicted:
+        why = "it was evicted"
+    elif pod.being_deleted:
+        why = "it was deleted in the API"
+    elif record.deleted:
+        why = "it is in no source of pods any more"
+    elif pod.is_terminal_in_api:
+        why = "the API shows that it has ended"
+    else:
+        why = "it has run to its end"
+    return Decision(f"terminate the pod within {grace} s", why)

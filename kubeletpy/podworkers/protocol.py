@@ -61,6 +61,8 @@ class SyncOutcome:
     retry_at: float | None = None
     """Unix seconds at which trying again makes sense (end of a backoff); None: by the worker."""
     network_not_ready: bool = False
+    step: str = ""
+    """The step that failed, by its name; empty without an error."""
     decisions: tuple[Decision, ...] = ()
 
 

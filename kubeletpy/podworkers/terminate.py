@@ -34,7 +34,7 @@ async def terminate(
         services.cache.invalidate(pod.uid)
         message = f"error killing pod: {result.error_message()}"
         services.recorder.event(pod_reference(pod), WARNING, "FailedKillPod", message)
-        return SyncOutcome(error=message, decisions=result.decisions)
+        return SyncOutcome(error=message, step="kill", decisions=result.decisions)
     services.probes.remove_pod(pod.uid)
     final = result.status or status
     if result.status is not None:
@@ -43,10 +43,9 @@ async def terminate(
     if final.running_containers:
         services.cache.invalidate(pod.uid)
         names = ", ".join(sorted(c.name for c in final.running_containers))
-        return SyncOutcome(
-            error=f"containers still run after the pod was killed: {names}",
-            decisions=result.decisions,
-        )
+        message = f"error killing pod: containers still run after it: {names}"
+        services.recorder.event(pod_reference(pod), WARNING, "FailedKillPod", message)
+        return SyncOutcome(error=message, step="kill", decisions=result.decisions)
     writer.store(pod, None, final, terminated=True, override=override)
     return SyncOutcome(decisions=result.decisions)
 

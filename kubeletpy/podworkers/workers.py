@@ -15,7 +15,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.history import DecisionHistory
+from kubeletpy.podworkers.history import DecisionHistory, LastStep, why_terminating
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import (
     KillOptions,
@@ -48,6 +48,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.runtime_manager.results import Decision
+from kubeletpy.trace.spans import Traces, phase
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class AsyncPodWorkers(WorkerQueries):
         rng: random.Random | None = None,
         current_pod: CurrentPod = lambda uid: None,
         history: DecisionHistory | None = None,
+        traces: Traces | None = None,
         metrics: WorkerMetrics | None = None,
         on_finished: Callable[[str], None] = lambda uid: None,
         event_log: Callable[[Event], None] | None = None,
@@ -94,6 +96,9 @@ class AsyncPodWorkers(WorkerQueries):
         self._rng = rng or random.Random()
         self._current_pod = current_pod
         self.history = history or DecisionHistory()
+        self.traces = traces or Traces()
+        self.last_steps: dict[str, LastStep] = {}
+        """How the last step of each pod ended, for explain."""
         self._metrics = metrics or NoWorkerMetrics()
         self._on_finished = on_finished
         self._event_log = event_log
@@ -175,6 +180,11 @@ class AsyncPodWorkers(WorkerQueries):
         """What is known of one pod's worker, for explain."""
         return self.machine.records.get(uid)
 
+    def next_step_in(self, uid: str) -> float | None:
+        """Seconds until a pod is looked at again by itself; None when nothing is set."""
+        timer = self._timers.get(uid)
+        return None if timer is None else timer.when() - asyncio.get_running_loop().time()
+
     async def close(self) -> None:
         """Stop at once and leave the pods running; steps in flight are given up."""
         self._closed = True
@@ -215,6 +225,8 @@ class AsyncPodWorkers(WorkerQueries):
             case Finished(uid) | Forgotten(uid):
                 self._cancel_timer(uid)
                 self._changed.discard(uid)
+                self.last_steps.pop(uid, None)
+                self.traces.gone(uid)
                 self._cache.confirm_absent(uid)
                 self._on_finished(uid)
 
@@ -244,6 +256,7 @@ class AsyncPodWorkers(WorkerQueries):
         loop = asyncio.get_running_loop()
         if step.work.type is UpdateType.CREATE and step.work.received_at:
             self._metrics.worker_started(loop.time() - step.work.received_at)
+        self._note_start(step)
         task = loop.create_task(self._step(step), name=f"pod-worker {step.uid}")
         self._tasks[step.uid] = task
         task.add_done_callback(lambda done: self._done(step, done))
@@ -266,17 +279,25 @@ class AsyncPodWorkers(WorkerQueries):
                 log.error("step of pod failed", extra={"uid": step.uid}, exc_info=error)
         if outcome is not None:
             self._note(step, outcome, now)
+        self.last_steps[step.uid] = LastStep(step.stage, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
         self._handle(StepEnded(step.uid, outcome, now, jitter))
         self._look_again(step.uid)
+
+    def _note_start(self, step: RunStep) -> None:
+        """Why the pod ends, and within what time, when that is new."""
+        if step.stage is not Stage.TERMINATING:
+            return
+        record = self.machine.records[step.uid]
+        why = why_terminating(record, step.grace)
+        if not self.history.knows(step.uid, why):
+            self.history.add(step.uid, (why,), self._clock.now())
 
     def _note(self, step: RunStep, outcome: SyncOutcome, now: float) -> None:
         decisions = list(outcome.decisions)
         if outcome.error:
             decisions.append(Decision(f"{step.stage} failed", outcome.error))
             log.debug("step failed", extra={"uid": step.uid, "error": outcome.error})
-        elif outcome.terminal:
-            decisions.append(Decision("terminate the pod", "all its containers have ended"))
         self.history.add(step.uid, decisions, now)
         if step.work.received_at:
             finished = step.stage is Stage.TERMINATED and not outcome.error
@@ -297,6 +318,11 @@ class AsyncPodWorkers(WorkerQueries):
 
     async def _step(self, step: RunStep) -> SyncOutcome:
         work, uid = step.work, step.uid
+        named = work.pod or work.runtime_pod
+        assert named is not None
+        trace = self.traces.enter(uid, named.namespace, named.name)
+        if step.stage is not Stage.SYNC:
+            trace.ending()
         if work.pod is None:
             assert work.runtime_pod is not None
             return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
@@ -330,7 +356,8 @@ class AsyncPodWorkers(WorkerQueries):
             return usable
         if self._cache.known_absent(pod.uid):
             return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
+        with phase("ask the runtime for the pod"):
+            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
         if status.empty and self._cache.get(pod.uid) is None:
             self._cache.confirm_absent(pod.uid)
             return status

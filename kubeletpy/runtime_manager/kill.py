@@ -23,6 +23,7 @@ from kubeletpy.runtime_manager.labels import read_container_annotations
 from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
 from kubeletpy.runtime_manager.stop_order import StopOrder
 from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
 
@@ -146,12 +147,15 @@ class Killer:
         if victim.pre_stop and grace > 0:
             grace = graces.remaining(grace, await self._pre_stop(victim, victim.pre_stop, grace))
         if order is not None and grace > 0:
-            grace = graces.remaining(grace, await order.wait_for_turn(victim.name, grace))
+            with phase("wait for the containers before it", victim.name, limit=grace):
+                waited = await order.wait_for_turn(victim.name, grace)
+            grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
-            await self._tools.mutations.interruptible(
-                victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
-            )
+            with phase("StopContainer", victim.name, limit=timeout, milestone=True):
+                await self._tools.mutations.interruptible(
+                    victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
+                )
         except NotFound:
             logger.debug("container was gone already", extra={"container_id": victim.id})
         except CRIError as error:
@@ -169,8 +173,11 @@ class Killer:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            async with asyncio.timeout(grace):
-                await self._tools.seams.hooks.pre_stop(victim.pod, victim.name, victim.id, handler)
+            with phase("preStop hook", victim.name, limit=grace, milestone=True):
+                async with asyncio.timeout(grace):
+                    await self._tools.seams.hooks.pre_stop(
+                        victim.pod, victim.name, victim.id, handler
+                    )
         except TimeoutError:
             logger.info(
                 "preStop hook did not end within the grace period",
@@ -192,9 +199,10 @@ class Killer:
     ) -> SyncResult:
         error = None
         try:
-            await self._tools.mutations.finish(
-                status.uid, self._tools.runtime.stop_pod_sandbox(sandbox_id)
-            )
+            with phase("StopPodSandbox", sandbox_id[:13], milestone=True):
+                await self._tools.mutations.finish(
+                    status.uid, self._tools.runtime.stop_pod_sandbox(sandbox_id)
+                )
         except NotFound:
             logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})
         except CRIError as failure:

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from kubeletpy.trace.spans import phase
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -43,7 +45,8 @@ class Mutations:
     async def settled(self, uid: str) -> None:
         """Return when nothing is under way for a pod, whatever came of it."""
         while tasks := self._under_way.get(uid):
-            await asyncio.wait(list(tasks))
+            with phase("wait for the runtime to end an earlier call"):
+                await asyncio.wait(list(tasks))
 
     def outdated(self, uid: str, observed_at: int) -> bool:
         """Whether a pod's status is older than the last change made to the pod."""

@@ -21,6 +21,7 @@ from kubeletpy.runtime_manager.sandbox_config import build_pod_sandbox_config
 from kubeletpy.runtime_manager.slots import StartKind
 from kubeletpy.runtime_manager.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.trace.spans import phase
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
 CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
@@ -102,15 +103,17 @@ class SandboxMaker:
             if unwanted():
                 raise NotWanted
             try:
-                sandbox_id = await self._tools.mutations.finish(
-                    pod.uid, self._tools.runtime.run_pod_sandbox(config, handler)
-                )
+                with phase("RunPodSandbox", f"attempt {attempt}", milestone=True):
+                    sandbox_id = await self._tools.mutations.finish(
+                        pod.uid, self._tools.runtime.run_pod_sandbox(config, handler)
+                    )
             except CRIError as error:
                 cause = error.details or str(error.code)
                 message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
         try:
-            status = await self._tools.source.read_sandbox(sandbox_id)
+            with phase("PodSandboxStatus"):
+                status = await self._tools.source.read_sandbox(sandbox_id)
         except CRIError as error:
             raise SandboxUnchecked(error.details or str(error.code)) from error
         return Sandbox(config, sandbox_from_cri(status))

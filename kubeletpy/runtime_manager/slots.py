@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
+from kubeletpy.trace.spans import phase
+
 
 class StartKind(IntEnum):
     """What is to be made; the lower value goes first."""
@@ -51,7 +53,8 @@ class StartSlots:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[kind].append(turn)
         try:
-            await turn
+            with phase("wait for a place to start in"):
+                await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._release(kind)  # it was our turn already: somebody else's now

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from kubeletpy.api import types as api
 from kubeletpy.events.recorder import NORMAL, WARNING, EventType, pod_reference
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
@@ -38,6 +39,7 @@ from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.runtime_manager.sandbox import NotWanted
 from kubeletpy.runtime_manager.slots import StartKind
 from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
 
@@ -98,13 +100,14 @@ class ContainerStarter:
             NotWanted: the pod is to end; the container was perhaps created, but not started.
         """
         try:
-            image = await self._image(context, action)
+            image = await self._image(context, action, action.container)
+            mounts = await self._mounted_images(context, action)
             if turn.after is not None:
                 await turn.after.wait()
             async with self._tools.slots.hold(StartKind.CONTAINER):
                 if context.unwanted():
                     raise NotWanted
-                config = await self._config(context, action, image)
+                config = await self._config(context, action, image, mounts)
                 container_id = await self._tools.mutations.finish(
                     context.pod.uid, self._create_and_start(context, action, config, turn)
                 )
@@ -112,11 +115,28 @@ class ContainerStarter:
             turn.created.set()
         await self._post_start(context, action, container_id)
 
-    async def _image(self, context: PodContext, action: StartContainer) -> LocalImage:
+    async def _mounted_images(
+        self, context: PodContext, action: StartContainer
+    ) -> Sequence[Mount]:
+        """The container's mounts; the images among them are on the node."""
+        mounts = list(context.volume_mounts.get(action.name, ()))
+        for index, mount in enumerate(mounts):
+            if mount.image:
+                wanted: api.Container = {"name": action.name, "image": mount.image}
+                if mount.image_pull_policy:
+                    wanted["imagePullPolicy"] = mount.image_pull_policy
+                image = await self._image(context, action, wanted)
+                mounts[index] = replace(mount, image_ref=image.ref)
+        return mounts
+
+    async def _image(
+        self, context: PodContext, action: StartContainer, wanted: api.Container
+    ) -> LocalImage:
+        """Have an image on the node: the container's, or one that it has mounted."""
         try:
             return await self._images.ensure_image_exists(
                 context.pod,
-                action.container,
+                wanted,
                 action.kind,
                 context.pull_secrets,
                 context.sandbox_config,
@@ -126,19 +146,25 @@ class ContainerStarter:
             raise StartFailed(error.code, error.message, error.retry_at) from error
 
     async def _config(
-        self, context: PodContext, action: StartContainer, image: LocalImage
+        self,
+        context: PodContext,
+        action: StartContainer,
+        image: LocalImage,
+        mounts: Sequence[Mount],
     ) -> cri.ContainerConfig:
         pod, container, name = context.pod, action.container, action.name
         try:
             log_directory = container_log_directory(
                 self._tools.settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
+            seams, pod_ips = self._tools.seams, context.pod_ips
+            environment = await seams.environment(pod, container, pod_ips)
             inputs = ContainerInputs(
                 restart_count=self._attempt(context, action, log_directory),
                 image_ref=image.ref,
                 image_user=image.uid if image.uid is not None else image.username or None,
-                environment=await self._tools.seams.environment(pod, container, context.pod_ips),
-                mounts=context.volume_mounts.get(name, ()),
+                environment=environment,
+                mounts=await seams.mounts(pod, container, pod_ips, environment, mounts),
                 termination_log=self._termination_file(context, action),
                 target_container_id=_target_id(context, action),
             )
@@ -169,9 +195,10 @@ class ContainerStarter:
     ) -> str:
         """One change for the runtime: it is seen through even if the sync is cancelled."""
         try:
-            container_id = await self._tools.runtime.create_container(
-                context.sandbox_id, config, context.sandbox_config
-            )
+            with phase("CreateContainer", action.name, milestone=True):
+                container_id = await self._tools.runtime.create_container(
+                    context.sandbox_id, config, context.sandbox_config
+                )
         except CRIError as error:
             self._fail(context, action, CREATE_ERROR, error.details or str(error.code))
         context.draft.touch(container_id, context.sandbox_id)
@@ -180,7 +207,8 @@ class ContainerStarter:
         if context.unwanted():
             raise NotWanted
         try:
-            await self._tools.runtime.start_container(container_id)
+            with phase("StartContainer", action.name, milestone=True):
+                await self._tools.runtime.start_container(container_id)
         except CRIError as error:
             text = (error.details or str(error.code)).replace(container_id, action.name)
             self._fail(context, action, RUN_ERROR, text)
@@ -207,7 +235,10 @@ class ContainerStarter:
         if not (action.container.get("lifecycle") or {}).get("postStart"):
             return
         try:
-            await self._tools.seams.hooks.post_start(context.pod, action.container, container_id)
+            with phase("postStart hook", action.name, milestone=True):
+                await self._tools.seams.hooks.post_start(
+                    context.pod, action.container, container_id
+                )
         except HookFailed as error:
             # The hook's text may hold what events should not show to everybody.
             self._event(context, action, WARNING, "FailedPostStartHook", "PostStartHook failed")

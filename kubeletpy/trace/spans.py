@@ -1,0 +1,209 @@
+"""What was done for a pod, when, and for how long: the phases of its start and of its end.
+
+A step that belongs to a pod enters the pod's trace once (:meth:`Traces.enter`); whatever it calls
+notes its phases with :func:`phase`, without being handed anything. Costs a few microseconds per
+phase and is bounded: phases per pod, and pods. Must never change what happens, nor keep anything
+secret: a detail is a name, never a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+
+MAX_PODS = 300
+MAX_START = 80
+MAX_LATER = 24
+MAX_END = 48
+MAX_OPEN = 40
+SHORT_S = 0.0005
+"""Seconds: a phase that took less and did not fail is dropped, unless it is a milestone."""
+MAX_TEXT = 300
+
+
+class Chapter(StrEnum):
+    """Parts of a pod's life."""
+
+    START = "start"
+    LIFE = "life"
+    END = "end"
+
+
+@dataclass(slots=True)
+class Span:
+    """One phase. Times are event-loop seconds."""
+
+    name: str
+    detail: str
+    began: float
+    ended: float | None = None
+    """None: it goes on."""
+    error: str = ""
+    until: float | None = None
+    """When it has to be over, if it has a limit."""
+
+
+@dataclass(slots=True)
+class PodTrace:
+    """The phases of one pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    opened: float
+    chapter: Chapter = Chapter.START
+    start: list[Span] = field(default_factory=list)
+    later: deque[Span] = field(default_factory=lambda: deque(maxlen=MAX_LATER))
+    end: list[Span] = field(default_factory=list)
+    open: dict[int, Span] = field(default_factory=dict)
+    ready_at: float | None = None
+    ended_at: float | None = None
+    dropped: int = 0
+    """Phases that did not fit."""
+
+    def keep(self, span: Span) -> None:
+        """Take up a phase that is over."""
+        if self.chapter is Chapter.LIFE:
+            self.later.append(span)
+            return
+        kept, limit = (
+            (self.start, MAX_START) if self.chapter is Chapter.START else (self.end, MAX_END)
+        )
+        if len(kept) < limit:
+            kept.append(span)
+        else:
+            self.dropped += 1
+
+    def ready(self, now: float) -> None:
+        """The start is over."""
+        if self.chapter is Chapter.START:
+            self.ready_at = now
+            self.chapter = Chapter.LIFE
+
+    def ending(self) -> None:
+        """The pod is being ended."""
+        self.chapter = Chapter.END
+
+
+_current: ContextVar[PodTrace | None] = ContextVar("pod_trace", default=None)
+
+
+class _Phase:
+    """The context manager of one phase."""
+
+    __slots__ = ("_loop", "_milestone", "_trace", "span")
+
+    def __init__(self, trace: PodTrace, span: Span, milestone: bool) -> None:
+        self._trace = trace
+        self._milestone = milestone
+        self.span = span
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> Span:
+        self.span.began = self._loop.time()
+        if len(self._trace.open) < MAX_OPEN:
+            self._trace.open[id(self)] = self.span
+        return self.span
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        span, trace = self.span, self._trace
+        span.ended = self._loop.time()
+        trace.open.pop(id(self), None)
+        if error is not None:
+            cut = kind is asyncio.CancelledError
+            span.error = "cut short" if cut else (str(error) or repr(error))[:MAX_TEXT]
+        if self._milestone or span.error or span.ended - span.began >= SHORT_S:
+            trace.keep(span)
+
+
+class _Nothing:
+    """A phase of nobody's pod."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Span:
+        return Span("", "", 0.0)
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+_NOTHING = _Nothing()
+
+
+def phase(
+    name: str, detail: str = "", *, limit: float | None = None, milestone: bool = False
+) -> _Phase | _Nothing:
+    """Note what is done inside ``with`` as a phase of the current pod.
+
+    Args:
+        limit: seconds after which it has to be over, for "until when" (a grace period).
+        milestone: keep it however short it was.
+    """
+    trace = _current.get()
+    if trace is None:
+        return _NOTHING
+    until = None if limit is None else asyncio.get_running_loop().time() + limit
+    return _Phase(trace, Span(name, detail, 0.0, None, "", until), milestone)
+
+
+class Traces:
+    """Pod uid -> trace; the pods begun longest ago go first."""
+
+    def __init__(self, max_pods: int = MAX_PODS) -> None:
+        self._max_pods = max_pods
+        self._pods: OrderedDict[str, PodTrace] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[PodTrace]:
+        return iter(self._pods.values())
+
+    def of(self, uid: str) -> PodTrace | None:
+        """The trace of a pod."""
+        return self._pods.get(uid)
+
+    def find(self, namespace: str, name: str) -> PodTrace | None:
+        """The newest pod that had a name."""
+        for trace in reversed(self._pods.values()):
+            if trace.name == name and trace.namespace == namespace:
+                return trace
+        return None
+
+    def enter(self, uid: str, namespace: str, name: str) -> PodTrace:
+        """Have the phases of the running task belong to a pod, which is begun if it is new."""
+        trace = self._pods.get(uid)
+        if trace is None:
+            now = asyncio.get_running_loop().time()
+            trace = self._pods[uid] = PodTrace(uid, namespace, name, now)
+            while len(self._pods) > self._max_pods:
+                self._pods.popitem(last=False)
+        _current.set(trace)
+        return trace
+
+    def written(self, uid: str, began: float, detail: str, *, ready: bool, error: str = "") -> None:
+        """A status write to the API is over; ``ready``: it ended the start."""
+        trace = self._pods.get(uid)
+        if trace is None:
+            return
+        now = asyncio.get_running_loop().time()
+        trace.keep(Span("write status", detail, began, now, error[:MAX_TEXT]))
+        if ready:
+            trace.ready(now)
+
+    def gone(self, uid: str) -> None:
+        """The pod is out of the API, or its worker has finished."""
+        trace = self._pods.get(uid)
+        if trace is not None and trace.ended_at is None:
+            trace.ended_at = asyncio.get_running_loop().time()
