@@ -1,0 +1,76 @@
+"""Whether what a pod requests is left on a node.
+
+Pure. Amounts are whole numbers: cpu in millicores, all else in units, rounded up. Source:
+docs/reference, admission (fit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kubeletpy.admission.verdict import Shortage
+from kubeletpy.api.quantity import milli_value, value, whole
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_requests
+
+Needs = Mapping[str, int]
+NeedsOf = Callable[[Pod], Needs]
+PODS = "pods"
+_FIRST = ("cpu", "memory", "ephemeral-storage")
+
+
+def pod_needs(pod: Pod) -> Needs:
+    """What a pod takes of a node while it runs. Raises ValueError for what is not a quantity."""
+    return {
+        name: whole(amount * 1000 if name == "cpu" else amount)
+        for name, amount in pod_requests(pod).items()
+    }
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is the cluster owner's own (``vendor.example/gpu``)."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def shortages(
+    pod: Pod,
+    others: Sequence[Pod],
+    allocatable: Mapping[str, str],
+    needs_of: NeedsOf = pod_needs,
+) -> list[Shortage]:
+    """What the node has too little of for the pod beside the others; pods first.
+
+    Extended resources that the node does not have are somebody else's business. Raises ValueError
+    for what is not a quantity.
+    """
+    found = []
+    allowed = value(allocatable.get(PODS, "0"))
+    if len(others) + 1 > allowed:
+        found.append(Shortage(PODS, 1, len(others), allowed))
+    needs = {name: amount for name, amount in needs_of(pod).items() if amount > 0}
+    if not needs:
+        return found
+    used = _sum(map(needs_of, others), needs)
+    for name in (*_FIRST, *sorted(name for name in needs if name not in _FIRST)):
+        if name not in needs or not _counts(name, allocatable):
+            continue
+        text = allocatable.get(name, "0")
+        capacity = milli_value(text) if name == "cpu" else value(text)
+        if needs[name] > capacity - used[name]:
+            found.append(Shortage(name, needs[name], used[name], capacity))
+    return found
+
+
+def _counts(name: str, allocatable: Mapping[str, str]) -> bool:
+    if is_extended(name):
+        return name in allocatable
+    return name in _FIRST or name.startswith(HUGEPAGES_PREFIX) or "/" in name
+
+
+def _sum(all_needs: Iterable[Needs], names: Iterable[str]) -> dict[str, int]:
+    total = dict.fromkeys(names, 0)
+    for needs in all_needs:
+        for name in total:
+            total[name] += needs.get(name, 0)
+    return total

@@ -1,0 +1,169 @@
+"""May this pod run on this node? The kubelet's questions, in its order; the first "no" counts.
+
+Pure. Source: docs/reference, admission. Must never refuse a pod for what another part of the
+cluster is responsible for (scheduling preferences, taints that only keep new pods away).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.fit import NeedsOf, pod_needs, shortages
+from kubeletpy.admission.host_ports import clash
+from kubeletpy.admission.node_selection import selects
+from kubeletpy.admission.sysctls import forbidden
+from kubeletpy.admission.taints import tolerates, untolerated
+from kubeletpy.admission.verdict import (
+    Admitted,
+    AskForNode,
+    Preempt,
+    Refused,
+    Rejection,
+    Shortage,
+    Verdict,
+    predicate,
+)
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
+
+OS = "linux"
+OS_LABEL = "kubernetes.io/os"
+AFFINITY_MISMATCH = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+MEMORY_PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+LEGACY_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def judge(
+    pod: Pod,
+    others: Sequence[Pod],
+    node: api.Node | None,
+    state: NodeState,
+    *,
+    node_is_newest: bool = False,
+    needs_of: NeedsOf = pod_needs,
+) -> Verdict:
+    """Judge a pod beside the other pods that use the node.
+
+    ``node`` is its object as the API last showed it, None when there is none; ``node_is_newest``
+    says that it was fetched for this question. Raises ValueError for what is not a quantity.
+    """
+    for early in (_pressure, _sysctls):
+        if rejection := early(pod, state):
+            return Refused(rejection)
+    if rejection := _basics(pod, node):
+        return Refused(rejection)
+    assert node is not None, "a node that is not known was refused"
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    lacking = shortages(pod, others, allocatable, needs_of)
+    mismatches = _mismatches(pod, others, node)
+    only_affinity = not lacking and mismatches == [AFFINITY_MISMATCH]
+    if only_affinity and not node_is_newest:
+        return AskForNode(AFFINITY_MISMATCH)
+    if is_critical(pod):
+        if mismatches:
+            return Refused(mismatches[0])
+    elif lacking or mismatches:
+        return Refused(lacking[0].rejection() if lacking else mismatches[0])
+    return _late(pod, state, lacking)
+
+
+def _late(pod: Pod, state: NodeState, lacking: Sequence[Shortage]) -> Verdict:
+    for late in (_apparmor, _features, _shutdown):
+        if rejection := late(pod, state):
+            return Refused(rejection)
+    return Preempt(tuple(lacking)) if lacking else Admitted()
+
+
+Handler = Callable[[Pod, NodeState], Rejection | None]
+
+
+def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
+    conditions = list(state.pressures)
+    if not conditions or is_critical(pod):
+        return None
+    if conditions == ["MemoryPressure"] and (
+        qos_class(pod) is not QoSClass.BEST_EFFORT or tolerates(pod, MEMORY_PRESSURE_TAINT)
+    ):
+        return None
+    return Rejection("Evicted", f"The node had condition: [{' '.join(conditions)}]. ")
+
+
+def _sysctls(pod: Pod, state: NodeState) -> Rejection | None:
+    return forbidden(pod, state.allowed_unsafe_sysctls, state.kernel_version)
+
+
+def _basics(pod: Pod, node: api.Node | None) -> Rejection | None:
+    """What no other pod can help with."""
+    if node is None:
+        return Rejection("InvalidNodeInfo", "Kubelet cannot get node info.")
+    if pod.labels.get(OS_LABEL, OS) != OS:
+        return Rejection(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label",
+        )
+    wanted_os = pod.spec.get("os")
+    if wanted_os and wanted_os.get("name") != OS:
+        return Rejection(
+            "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+        )
+    context = pod.spec.get("securityContext") or {}
+    features = (node.get("status") or {}).get("features") or {}
+    strict = context.get("supplementalGroupsPolicy") == "Strict"
+    if strict and not features.get("supplementalGroupsPolicy"):
+        return Rejection(
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict is not supported in this node",
+        )
+    return None
+
+
+def _mismatches(pod: Pod, others: Sequence[Pod], node: api.Node) -> list[Rejection]:
+    found = []
+    if not selects(pod, node):
+        found.append(AFFINITY_MISMATCH)
+    name = pod.spec.get("nodeName")
+    if name and name != node["metadata"].get("name"):
+        text = "node(s) didn't match the requested node name"
+        found.append(predicate("NodeName", text))
+    if clash(pod, others):
+        text = "node(s) didn't have free ports for the requested pod ports"
+        found.append(predicate("NodePorts", text))
+    taints = (node.get("spec") or {}).get("taints") or ()
+    if not pod.is_static and untolerated(pod, taints, "NoExecute"):
+        text = "node(s) had taints that the pod didn't tolerate"
+        found.append(predicate("TaintToleration", text))
+    return found
+
+
+def _apparmor(pod: Pod, state: NodeState) -> Rejection | None:
+    if state.apparmor or pod.phase not in ("", "Pending") or not _wants_apparmor(pod):
+        return None
+    problem = "AppArmor is not enabled on the host"
+    return Rejection("AppArmor", f"Cannot enforce AppArmor: {problem}")
+
+
+def _wants_apparmor(pod: Pod) -> bool:
+    of_pod = (pod.spec.get("securityContext") or {}).get("appArmorProfile")
+    for _, container in pod.all_containers():
+        own = (container.get("securityContext") or {}).get("appArmorProfile") or of_pod
+        kind = (own or {}).get("type")
+        if kind is None:
+            legacy = pod.annotations.get(LEGACY_APPARMOR + container["name"])
+            kind = "Unconfined" if legacy in (None, "", "unconfined") else legacy
+        if kind != "Unconfined":
+            return True
+    return False
+
+
+def _features(pod: Pod, state: NodeState) -> Rejection | None:
+    if state.pod_level_resources or not pod.spec.get("resources"):
+        return None
+    return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+
+
+def _shutdown(pod: Pod, state: NodeState) -> Rejection | None:
+    if not state.shutting_down:
+        return None
+    return Rejection("NodeShutdown", "Pod was rejected as the node is shutting down.")

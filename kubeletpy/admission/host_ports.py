@@ -1,0 +1,40 @@
+"""Whether two pods want the same port of the node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kubeletpy.pods.pod import Pod, is_sidecar
+
+EVERYWHERE = ("", "0.0.0.0")
+"""Addresses that stand for all addresses of the node."""
+HostPort = tuple[str, str, int]
+"""Address ("" for all), protocol, port."""
+
+
+def host_ports(pod: Pod) -> Iterator[HostPort]:
+    """The node's ports that a pod's lasting containers want."""
+    sidecars = (container for container in pod.init_containers if is_sidecar(container))
+    for container in (*pod.containers, *sidecars):
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or 0
+            if number > 0:
+                address = port.get("hostIP") or ""
+                where = "" if address in EVERYWHERE else address
+                yield where, port.get("protocol") or "TCP", number
+
+
+def clash(pod: Pod, others: Iterable[Pod]) -> bool:
+    """Whether a port that the pod wants is taken by one of the others."""
+    wanted = list(host_ports(pod))
+    if not wanted:
+        return False
+    taken: dict[tuple[str, int], set[str]] = {}
+    for other in others:
+        for address, protocol, number in host_ports(other):
+            taken.setdefault((protocol, number), set()).add(address)
+    for address, protocol, number in wanted:
+        addresses = taken.get((protocol, number), set())
+        if addresses and (not address or "" in addresses or address in addresses):
+            return True
+    return False

@@ -1,0 +1,127 @@
+"""Which pods give way to a critical one that does not fit.
+
+Pure. As few as will do, those of the lesser classes first, and of equals those that request
+least. Source: docs/reference, admission (critical pods).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kubeletpy.admission.fit import PODS, Needs, NeedsOf, pod_needs
+from kubeletpy.admission.verdict import Shortage
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
+
+REASON = "Preempting"
+MESSAGE = "Preempted in order to admit critical pod"
+CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+class NoVictims(Exception):
+    """No set of pods would make room; the message says what is missing."""
+
+
+def victims(
+    pod: Pod, others: Iterable[Pod], shortages: Sequence[Shortage], needs_of: NeedsOf = pod_needs
+) -> list[Pod]:
+    """The pods to kill, so that a critical pod fits.
+
+    Raises:
+        NoVictims: there is no such set.
+        ValueError: a request is not a quantity.
+    """
+    missing = {shortage.resource: shortage.missing for shortage in shortages}
+    classes: dict[QoSClass, list[Pod]] = {quality: [] for quality in QoSClass}
+    for other in others:
+        if yields(other, pod):
+            classes[qos_class(other)].append(other)
+    best_effort = classes[QoSClass.BEST_EFFORT]
+    burstable = classes[QoSClass.BURSTABLE]
+    rest = _less(missing, [*best_effort, *burstable, *classes[QoSClass.GUARANTEED]], needs_of)
+    if rest:
+        raise NoVictims(f"no set of running pods found to reclaim resources: {_text(rest)}")
+    # a better class loses a pod only if all of the lesser ones together are not enough
+    from_guaranteed = _nearest(
+        classes[QoSClass.GUARANTEED],
+        _less(missing, [*best_effort, *burstable], needs_of),
+        needs_of,
+    )
+    from_burstable = _nearest(
+        burstable, _less(missing, [*best_effort, *from_guaranteed], needs_of), needs_of
+    )
+    from_best_effort = _nearest(
+        best_effort, _less(missing, [*from_burstable, *from_guaranteed], needs_of), needs_of
+    )
+    return [*from_best_effort, *from_burstable, *from_guaranteed]
+
+
+def yields(other: Pod, pod: Pod) -> bool:
+    """Whether a pod may be killed for another one: it is not critical, or of lower priority."""
+    if is_critical(pod) and not is_critical(other):
+        return True
+    ours, theirs = pod.spec.get("priority"), other.spec.get("priority")
+    return ours is not None and theirs is not None and ours > theirs
+
+
+def preempted(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
+    """A killed pod's status with the reason why it was. ``now`` in Unix seconds."""
+    kept = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
+    condition: api.PodCondition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": CONDITION_MESSAGE,
+        "lastTransitionTime": format_time(now),
+    }
+    if generation:
+        condition["observedGeneration"] = generation
+    return {
+        **status,
+        "phase": "Failed",
+        "reason": REASON,
+        "message": MESSAGE,
+        "conditions": [*kept, condition],
+    }
+
+
+def _amount(pod_needs: Needs, resource: str) -> int:
+    return 1 if resource == PODS else pod_needs.get(resource, 0)
+
+
+def _less(missing: Mapping[str, int], pods: Iterable[Pod], needs_of: NeedsOf) -> dict[str, int]:
+    """What is still missing when these pods are gone."""
+    rest = dict(missing)
+    for pod in pods:
+        needs = needs_of(pod)
+        for resource in rest:
+            rest[resource] -= _amount(needs, resource)
+    return {resource: amount for resource, amount in rest.items() if amount > 0}
+
+
+def _nearest(pods: Iterable[Pod], missing: Mapping[str, int], needs_of: NeedsOf) -> list[Pod]:
+    """Pods that together give what is missing: again and again the one that leaves least to do."""
+    left, rest, chosen = list(pods), dict(missing), list[Pod]()
+    while rest:
+        if not left:
+            raise NoVictims(f"no set of running pods found to reclaim resources: {_text(rest)}")
+
+        def cost(pod: Pod, rest: Mapping[str, int] = rest) -> tuple[float, int, int]:
+            needs = needs_of(pod)
+            distance = sum(
+                (max(0, amount - _amount(needs, resource)) / amount) ** 2
+                for resource, amount in rest.items()
+            )
+            return distance, needs.get("memory", 0), needs.get("cpu", 0)
+
+        best = min(left, key=cost)
+        left.remove(best)
+        chosen.append(best)
+        rest = _less(rest, [best], needs_of)
+    return chosen
+
+
+def _text(missing: Mapping[str, int]) -> str:
+    return "[" + "".join(f"(res: {name}, q: {n}), " for name, n in missing.items()) + "]"

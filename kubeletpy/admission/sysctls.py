@@ -1,0 +1,90 @@
+"""Which sysctls a pod may set: those that are its own namespace's and hurt nobody else.
+
+Pure. Source: docs/reference, "Sysctls".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.pods.pod import Pod
+
+IPC, NET = "IPC", "Net"
+_SAFE = {
+    "kernel.shm_rmid_forced": "",
+    "net.ipv4.ip_local_port_range": "",
+    "net.ipv4.tcp_syncookies": "",
+    "net.ipv4.ping_group_range": "",
+    "net.ipv4.ip_unprivileged_port_start": "",
+    "net.ipv4.ip_local_reserved_ports": "3.16",
+    "net.ipv4.tcp_keepalive_time": "4.5",
+    "net.ipv4.tcp_keepalive_intvl": "4.5",
+    "net.ipv4.tcp_keepalive_probes": "4.5",
+    "net.ipv4.tcp_fin_timeout": "4.6",
+    "net.ipv4.tcp_rmem": "4.15",
+    "net.ipv4.tcp_wmem": "4.15",
+}
+"""Safe sysctl -> the first kernel that has it per namespace; empty: every one."""
+_IPC_NAMES = frozenset(
+    f"kernel.{name}"
+    for name in (
+        *("sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"),
+        *("msgmax", "msgmnb", "msgmni"),
+    )
+)
+_IPC_PREFIXES = ("kernel.shm", "kernel.msg", "fs.mqueue.")
+_NET_PREFIX = "net."
+
+
+def namespace_of(sysctl: str) -> str | None:
+    """IPC or Net; None for what is not known to be a namespace's own. Takes dotted names."""
+    if sysctl in _IPC_NAMES or sysctl.startswith(_IPC_PREFIXES):
+        return IPC
+    return NET if sysctl.startswith(_NET_PREFIX) else None
+
+
+def normalize(name: str) -> str:
+    """The dotted form of a name written with slashes, where dots and slashes are swapped."""
+    slash, dot = name.find("/"), name.find(".")
+    if slash < 0 or 0 <= dot < slash:
+        return name
+    return name.translate(str.maketrans("./", "/."))
+
+
+def safe_sysctls(kernel_version: str) -> Iterator[str]:
+    """Those that are safe on a kernel (``6.1.0-13-amd64``); empty: not known which it is."""
+    running = _version(kernel_version)
+    for name, since in _SAFE.items():
+        if not since or running >= _version(since):
+            yield name
+
+
+def forbidden(pod: Pod, unsafe: Iterable[str], kernel_version: str) -> Rejection | None:
+    """Why a pod's sysctls are refused. ``unsafe`` are allowedUnsafeSysctls, checked already."""
+    context = pod.spec.get("securityContext") or {}
+    sysctls = context.get("sysctls") or ()
+    if not sysctls:
+        return None
+    allowed = {*safe_sysctls(kernel_version), *map(normalize, unsafe)}
+    prefixes = tuple(name.removesuffix("*") for name in allowed if name.endswith("*"))
+    for sysctl in sysctls:
+        name = normalize(sysctl.get("name") or "")
+        problem = _problem(pod, name, name in allowed or name.startswith(prefixes))
+        if problem:
+            return Rejection("SysctlForbidden", f"forbidden sysctl: {problem}")
+    return None
+
+
+def _problem(pod: Pod, name: str, allowed: bool) -> str:
+    namespace = namespace_of(name)
+    if not allowed or namespace is None:
+        return f'"{name}" not allowlisted'
+    shared = pod.host_network if namespace == NET else pod.spec.get("hostIPC")
+    return f'"{name}" not allowed with host {namespace} enabled' if shared else ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()

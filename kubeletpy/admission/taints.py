@@ -1,0 +1,33 @@
+"""Whether a pod tolerates what a node is tainted with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kubeletpy.pods.pod import Pod
+
+
+def untolerated(pod: Pod, taints: Iterable[Mapping[str, Any]], effect: str) -> bool:
+    """Whether one of the taints that have an effect is not tolerated by the pod."""
+    return any(taint.get("effect") == effect and not tolerates(pod, taint) for taint in taints)
+
+
+def tolerates(pod: Pod, taint: Mapping[str, Any]) -> bool:
+    """Whether one of the pod's tolerations is for a taint; for how long does not matter."""
+    tolerations: Iterable[Mapping[str, Any]] = pod.spec.get("tolerations") or ()
+    return any(_is_for(toleration, taint) for toleration in tolerations)
+
+
+def _is_for(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    for name in ("effect", "key"):
+        wanted = toleration.get(name)
+        if wanted and wanted != taint.get(name):
+            return False
+    match toleration.get("operator") or "Equal":
+        case "Exists":
+            return True
+        case "Equal":
+            return (toleration.get("value") or "") == (taint.get("value") or "")
+        case _:
+            return False

@@ -1,0 +1,309 @@
+"""The edge to the kernel: directories and files of cgroup v1 hierarchies or of the one of v2.
+
+Paths are below the hierarchies' mount points and come from names.py. Every method is a few system
+calls on a file system in memory, some tens of microseconds each: they are made in place, a thread
+would cost more. Must never follow a path out of the hierarchies, nor remount anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kubeletpy.cgroups.errors import CgroupBusy, CgroupError, CgroupsUnavailable
+from kubeletpy.cgroups.values import CgroupResources, v1_files, v2_files
+
+log = logging.getLogger(__name__)
+
+MOUNT_POINT = Path("/sys/fs/cgroup")
+USED = ("cpu", "memory", "pids", "hugetlb")
+"""Controllers that the agent writes to. Others are the runtime's business."""
+NEEDED = ("cpu", "memory", "pids")
+"""What a cgroup of a pod must be in, where the machine has them, to count as being there."""
+DELEGATED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids", "rdma", "misc")
+"""Controllers of v2 that are handed down to pods, so that a runtime can use them."""
+MAX_VISITED = 20_000
+"""Directories that are looked at below one pod's cgroup: a privileged container can make many."""
+KILL_ATTEMPTS = 5
+_BUSY = (errno.EBUSY, errno.ENOTEMPTY)
+
+
+class CgroupFilesystem:
+    """The hierarchies of this machine. Make it with :func:`detect`."""
+
+    def __init__(self, version: int, hierarchies: Mapping[str, Path], others: tuple[Path, ...]):
+        """Args:
+        version: 1 or 2.
+        hierarchies: controller -> mount point of the hierarchy that has it.
+        others: mount points of hierarchies without a controller that the agent uses; a runtime
+            makes directories there too.
+        """
+        self.version = version
+        self.controllers = frozenset(hierarchies)
+        self._used = {name: hierarchies[name] for name in USED if name in hierarchies}
+        self._needed = tuple(
+            dict.fromkeys(str(hierarchies[name]) for name in NEEDED if name in hierarchies)
+        )
+        self._made = tuple(dict.fromkeys((*self._needed, *map(str, self._used.values()))))
+        every = (*hierarchies.values(), *others)
+        self._every = tuple(dict.fromkeys(str(mount) for mount in every))
+
+    # -- making ------------------------------------------------------------------------------
+
+    def exists(self, path: str) -> bool:
+        """Whether a cgroup is in every hierarchy where it is needed."""
+        path = _safe(path)
+        return all(Path(mount + path).is_dir() for mount in self._needed)
+
+    def create(self, path: str, resources: CgroupResources) -> None:
+        """Make a cgroup, with those above it, or take what is there, and set its limits.
+
+        Raises CgroupError.
+        """
+        path = _safe(path)
+        for mount in self._made:
+            self._make(mount, path)
+        self.write(path, resources)
+
+    def create_group(self, path: str, resources: CgroupResources) -> None:
+        """As :meth:`create` for one whose children are to be limited too. Raises CgroupError."""
+        path = _safe(path)
+        for mount in self._made:
+            self._make(mount, path)
+        if self.version == 2:
+            self._delegate(self._made[0], path)
+        self.write(path, resources)
+
+    def write(self, path: str, resources: CgroupResources) -> None:
+        """Set those limits that are given and that this machine has. Raises CgroupError."""
+        path = _safe(path)
+        lines = v1_files(resources) if self.version == 1 else v2_files(resources)
+        refused: list[tuple[str, str]] = []
+        for controller, name, text in lines:
+            mount = self._used.get(controller)
+            if mount is None:
+                continue
+            file = f"{mount}{path}/{name}"
+            try:
+                _write(file, text)
+            except FileNotFoundError:
+                if not Path(f"{mount}{path}").is_dir():
+                    raise CgroupError(f"cgroup {path} is not there ({controller})") from None
+                log.debug("cgroup has no such file", extra={"file": file})
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise CgroupError(
+                        f"cgroup {path}: writing {text} to {name}: {error}"
+                    ) from error
+                refused.append((file, text))
+        for file, text in refused:  # a new period may not suit the old quota: the quota is new now
+            try:
+                _write(file, text)
+            except OSError as error:
+                name = file.rpartition("/")[2]
+                raise CgroupError(f"cgroup {path}: writing {text} to {name}: {error}") from error
+
+    def read(self, path: str, controller: str, name: str) -> str:
+        """The text of one file, stripped; empty when it can not be read."""
+        mount = self._used.get(controller)
+        if mount is None:
+            return ""
+        try:
+            return Path(f"{mount}{_safe(path)}/{name}").read_text().strip()
+        except OSError:
+            return ""
+
+    # -- removing ----------------------------------------------------------------------------
+
+    def children(self, path: str) -> set[str]:
+        """Names of the cgroups directly below one, in any hierarchy."""
+        path = _safe(path)
+        return {Path(found).name for mount in self._every for found in _directories(mount + path)}
+
+    def remove(self, path: str) -> bool:
+        """Remove a cgroup that nothing runs in; whether it is gone from every hierarchy.
+
+        Raises CgroupError.
+        """
+        path = _safe(path)
+        gone = [self._rmdir(mount + path) for mount in self._every]
+        return all(gone)
+
+    def remove_tree(self, path: str) -> None:
+        """Kill what runs in a cgroup and below, and remove all of it.
+
+        Raises:
+            CgroupBusy: processes are still ending; try again a little later.
+            CgroupError: it can not be removed.
+        """
+        path = _safe(path)
+        trees = [list(_walk(mount + path)) for mount in self._every]
+        self._kill(path, [directory for tree in trees for directory in tree])
+        gone = [self._rmdir(directory) for tree in trees for directory in reversed(tree)]
+        if not all(gone):
+            raise CgroupBusy(f"cgroup {path} still has processes or children")
+
+    def _kill(self, path: str, directories: list[str]) -> None:
+        if self.version == 2:
+            kill_file = f"{self._made[0]}{path}/cgroup.kill"
+            try:
+                _write(kill_file, "1")
+                return
+            except OSError:  # before Linux 5.14, or gone already
+                pass
+        for _ in range(KILL_ATTEMPTS):
+            pids = {pid for directory in directories for pid in _processes(directory)}
+            pids -= {0, 1, os.getpid()}
+            if not pids:
+                return
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                except OSError as error:
+                    raise CgroupError(f"cgroup {path}: process {pid}: {error}") from error
+
+    # -- directories -------------------------------------------------------------------------
+
+    def _mkdir(self, directory: str) -> None:
+        Path(directory).mkdir(mode=0o755)
+
+    def _rmdir(self, directory: str) -> bool:
+        try:
+            Path(directory).rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno in _BUSY:
+                return False
+            raise CgroupError(f"{directory} can not be removed: {error}") from error
+        return True
+
+    def _make(self, mount: str, path: str) -> None:
+        try:
+            self._mkdir(mount + path)
+        except FileExistsError:
+            return
+        except FileNotFoundError as error:
+            parent = path.rpartition("/")[0]
+            if not parent:
+                raise CgroupError(f"no cgroup hierarchy at {mount}") from error
+            self._make(mount, parent)
+            if self.version == 2:
+                self._delegate(mount, parent)
+            self._make(mount, path)
+        except OSError as error:
+            raise CgroupError(f"cgroup {path} can not be made in {mount}: {error}") from error
+
+    def _delegate(self, mount: str, path: str) -> None:
+        """Hand controllers down to the children of a cgroup and of all above it (v2)."""
+        parts = path.strip("/").split("/")
+        for depth in range(len(parts) + 1):
+            directory = "/".join([mount, *parts[:depth]])
+            try:
+                offered = Path(f"{directory}/cgroup.controllers").read_text().split()
+                given = Path(f"{directory}/cgroup.subtree_control").read_text().split()
+            except OSError as error:
+                raise CgroupError(f"cgroup {directory} can not be read: {error}") from error
+            for name in DELEGATED:
+                if name not in offered or name in given:
+                    continue
+                try:
+                    _write(f"{directory}/cgroup.subtree_control", f"+{name}")
+                except OSError as error:
+                    if name not in NEEDED:
+                        continue
+                    raise CgroupError(
+                        f"cgroup {directory} can not hand {name} down to pods: {error}; it must "
+                        "have no processes of its own"
+                    ) from error
+
+
+def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
+    """The hierarchies below a mount point, with whatever layout it has.
+
+    v1 mixed with an empty v2 tree ("hybrid") is v1.
+
+    Raises:
+        CgroupsUnavailable: none are mounted, or one that is needed is missing.
+    """
+    if (mount_point / "cgroup.controllers").is_file():
+        version = 2
+        others: tuple[Path, ...] = ()
+        offered = (mount_point / "cgroup.controllers").read_text().split()
+        found = dict.fromkeys(offered, mount_point)
+    else:
+        version = 1
+        found, others = _hierarchies(mount_point)
+    missing = [name for name in ("cpu", "memory") if name not in found]
+    if missing:
+        raise CgroupsUnavailable(
+            f"no cgroup controller {' or '.join(missing)} at {mount_point}: mount the cgroup file "
+            "systems, or set cgroupsPerQOS to false and enforceNodeAllocatable to [none]"
+        )
+    return CgroupFilesystem(version, found, others)
+
+
+def _hierarchies(mount_point: Path) -> tuple[dict[str, Path], tuple[Path, ...]]:
+    """v1: controller -> hierarchy, and those that have no controller (systemd, unified)."""
+    found: dict[str, Path] = {}
+    others: list[Path] = []
+    try:
+        entries = sorted(entry for entry in mount_point.iterdir() if entry.is_dir())
+    except OSError:
+        entries = []
+    for entry in entries:
+        if entry.is_symlink() or not (entry / "cgroup.procs").exists():
+            continue
+        if entry.name in ("systemd", "unified"):
+            others.append(entry)
+        for name in entry.name.split(","):
+            found[name] = entry
+    return found, tuple(others)
+
+
+def _safe(path: str) -> str:
+    parts = path.split("/")
+    if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
+        raise CgroupError(f"not the path of a cgroup: {path[:200]!r}")
+    if "\0" in path:
+        raise CgroupError("a path of a cgroup has a NUL in it")
+    return path
+
+
+def _write(file: str, text: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _directories(directory: str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _walk(directory: str) -> Iterator[str]:
+    """A directory and all below it, parents first; not more than MAX_VISITED."""
+    waiting, seen = [directory], 0
+    while waiting and seen < MAX_VISITED:
+        current = waiting.pop()
+        seen += 1
+        yield current
+        waiting += _directories(current)
+
+
+def _processes(directory: str) -> list[int]:
+    try:
+        return [int(line) for line in Path(directory, "cgroup.procs").read_text().split()]
+    except OSError:
+        return []

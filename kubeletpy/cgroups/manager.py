@@ -1,0 +1,237 @@
+"""Keeps the tree of cgroups in step with the pods: makes, removes, and tries again.
+
+Making one takes some system calls and is done in place; only killing waits. Must never remove the
+cgroup of a pod that may run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
+from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.cgroups.values import burstable_cpu
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
+from kubeletpy.metrics.node import NodeMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config_errors import SandboxConfigError
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 60.0
+ENFORCE_RETRY_S = 60.0
+FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
+"""Killed processes take their time: 10 ms, doubled up to 640 ms."""
+
+
+class PodCgroups:
+    """Implements :class:`~kubeletpy.cgroups.protocol.PodCgroupKeeper` on a tree."""
+
+    def __init__(
+        self,
+        tree: CgroupTree,
+        recorder: EventRecorder,
+        metrics: NodeMetrics,
+        *,
+        node_name: str,
+        active_pods: Callable[[], Sequence[Pod]],
+        in_use: Callable[[str], bool],
+        has_volumes: Callable[[str], bool] = lambda uid: False,
+    ) -> None:
+        """Args:
+        in_use: whether the pod of a uid is wanted, or its containers may run.
+        has_volumes: whether something of a gone pod is still mounted.
+        """
+        self._tree = tree
+        self._recorder = recorder
+        self._metrics = metrics
+        self._node = node_reference(node_name)
+        self._active_pods = active_pods
+        self._in_use = in_use
+        self._has_volumes = has_volumes
+        self._paths: dict[str, str] = {}
+        """uid -> path of every pod's cgroup that is known to be there."""
+        self._cpu: dict[str, int] = {}
+        """uid -> what the pod adds to the Burstable group, in thousandths of a core."""
+        self._counted_all = False
+        self._orphans_known = False
+        """Whether the first housekeeping pass is over: before it ``in_use`` can not know."""
+        self._removing: set[str] = set()
+        self._sweep: asyncio.Task[None] | None = None
+        metrics.cgroup_version.set(tree.files.version)
+
+    def parent(self, pod: Pod) -> str:
+        """The cgroup that a sandbox is to be put in. Raises SandboxConfigError."""
+        try:
+            return self._tree.pod_path(pod)
+        except CgroupError as error:
+            raise SandboxConfigError(str(error)) from error
+
+    # -- pods --------------------------------------------------------------------------------
+
+    def exists(self, pod: Pod) -> bool:
+        """Whether the pod's cgroup is there. Raises CgroupError: it can not have one."""
+        return self._tree.files.exists(self._tree.pod_path(pod))
+
+    def ensure(self, pod: Pod) -> None:
+        """Make the pod's cgroup with its limits if it is not there. Raises CgroupError."""
+        if pod.uid in self._removing:
+            raise CgroupError(f"the cgroup of an earlier pod of uid {pod.uid} is being removed")
+        there = self.exists(pod)
+        if there and pod.uid in self._paths:
+            return
+        self._remember(pod)
+        self._refresh_burstable()
+        if not there:
+            with self._timed("create"):
+                self._tree.create_pod(pod)
+        self._paths[pod.uid] = self._tree.pod_path(pod)
+
+    async def destroy(self, pod: Pod) -> None:
+        """Remove the pod's cgroup, killing what is left in it. Raises CgroupError."""
+        path = self._paths.get(pod.uid) or self._tree.pod_path(pod)
+        await self._destroy(pod.uid, path)
+
+    async def _destroy(self, uid: str, path: str) -> None:
+        self._removing.add(uid)
+        try:
+            with self._timed("destroy"):
+                if not self._tree.files.remove(path):
+                    await self._remove_tree(path)
+        finally:
+            self._removing.discard(uid)
+        self._paths.pop(uid, None)
+        if self._cpu.pop(uid, 0):
+            self._refresh_burstable()
+
+    async def _remove_tree(self, path: str) -> None:
+        wait = FIRST_WAIT_S
+        for attempt in range(REMOVE_TRIES):
+            try:
+                await asyncio.to_thread(self._tree.files.remove_tree, path)
+                return
+            except CgroupBusy:
+                if attempt == REMOVE_TRIES - 1:
+                    raise
+            await asyncio.sleep(wait)
+            wait *= 2
+
+    # -- groups ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Limit the node's groups, and refresh them each minute, until cancelled."""
+        self._paths.update(self._tree.found_pods())
+        self._limit_reserved()
+        enforced = False
+        while True:
+            if not enforced:
+                enforced = self._limit_node()
+            await asyncio.sleep(REFRESH_S)
+            self._refresh()
+
+    def _limit_node(self) -> bool:
+        kubepods = self._tree.names.kubepods
+        try:
+            self._tree.limit_node()
+        except CgroupError as error:
+            message = f'Failed to update Node Allocatable Limits "{kubepods}": {error}'
+            self._failed(message)
+            return False
+        self._enforced("Updated Node Allocatable limit across pods")
+        return True
+
+    def _limit_reserved(self) -> None:
+        for reserved in self._tree.options.reserved:
+            try:
+                self._tree.limit_reserved(reserved)
+            except CgroupError as error:
+                what = f'{reserved.what} Cgroup Limits on "{reserved.path}"'
+                self._failed(f"Failed to enforce {what}: {error}")
+                continue
+            kind = reserved.what.removesuffix(" Compressible").lower()
+            self._enforced(f"Updated limits on {kind} cgroup {reserved.path}")
+
+    def _refresh(self) -> None:
+        """Count again who is there: what was lost or missed since is set right."""
+        self._cpu.clear()
+        for pod in self._active_pods():
+            self._remember(pod)
+        self._counted_all = True
+        try:
+            self._tree.prepare()
+        except CgroupError as error:
+            log.warning("cgroups of pods are not as they should be", extra={"why": str(error)})
+        self._refresh_burstable()
+        self._paths = {**self._tree.found_pods(), **self._paths}
+        self._sweep_now()
+
+    def _remember(self, pod: Pod) -> None:
+        try:
+            added = burstable_cpu(pod)
+        except ValueError:  # the pod itself is told when its own cgroup is made
+            return
+        if added:
+            self._cpu[pod.uid] = added
+
+    def _refresh_burstable(self) -> None:
+        # after a start pods are found one by one: until all were counted nothing is taken away
+        only_more = not self._counted_all
+        try:
+            with self._timed("update"):
+                self._tree.set_burstable(sum(self._cpu.values()), only_more=only_more)
+        except CgroupError as error:
+            log.warning("the Burstable group keeps its cpu share", extra={"why": str(error)})
+
+    # -- orphans -----------------------------------------------------------------------------
+
+    def sweep_soon(self) -> None:
+        """Remove the cgroups of gone pods in the background. Never blocks.
+
+        Not to be called before all sources have spoken and the runtime was listed.
+        """
+        self._orphans_known = True
+        self._sweep_now()
+
+    async def close(self) -> None:
+        """Wait for a sweep under way."""
+        if self._sweep is not None:
+            await asyncio.wait([self._sweep])
+
+    def _sweep_now(self) -> None:
+        if not self._orphans_known or (self._sweep is not None and not self._sweep.done()):
+            return
+        if any(not self._in_use(uid) for uid in self._paths):
+            self._sweep = asyncio.get_running_loop().create_task(self._sweep_orphans())
+
+    async def _sweep_orphans(self) -> None:
+        for uid, path in list(self._paths.items()):
+            if self._in_use(uid):
+                continue
+            try:
+                if self._has_volumes(uid):  # memory of a tmpfs would be charged to all pods
+                    self._tree.starve(path)
+                else:
+                    await self._destroy(uid, path)
+            except CgroupError as error:
+                log.warning("cgroup of a gone pod stays", extra={"uid": uid, "why": str(error)})
+
+    # -- telling -----------------------------------------------------------------------------
+
+    def _enforced(self, message: str) -> None:
+        self._recorder.event(self._node, NORMAL, "NodeAllocatableEnforced", message)
+
+    def _failed(self, message: str) -> None:
+        self._recorder.event(self._node, WARNING, "FailedNodeAllocatableEnforcement", message)
+
+    @contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            yield
+        finally:
+            elapsed = loop.time() - started
+            self._metrics.cgroup_manager_duration.labels(operation).observe(elapsed)

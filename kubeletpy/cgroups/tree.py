@@ -1,0 +1,134 @@
+"""The tree of pods' cgroups on this machine: what is made in it and taken out of it, step by step.
+
+Nothing here waits; what must be tried again is tried again by manager.py. Must never touch a
+cgroup outside the tree, but for the limits of those that the configuration names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.filesystem import CgroupFilesystem
+from kubeletpy.cgroups.names import InvalidCgroupName, PodCgroupNames
+from kubeletpy.cgroups.values import (
+    CgroupResources,
+    PodCgroupSettings,
+    best_effort_group,
+    burstable_group,
+    pod_resources,
+    weight_to_shares,
+)
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.runtime_manager.resources import MIN_SHARES
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedCgroup:
+    """A cgroup of the machine's owner that enforceNodeAllocatable limits."""
+
+    what: str
+    """For people: "System Reserved", "Kube Reserved Compressible"."""
+    path: str
+    resources: CgroupResources
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """What the configuration says about the tree."""
+
+    names: PodCgroupNames = field(default_factory=PodCgroupNames)
+    pods: PodCgroupSettings = field(default_factory=PodCgroupSettings)
+    kubepods: CgroupResources = field(default_factory=CgroupResources)
+    """Limits of all pods together."""
+    reserved: Sequence[ReservedCgroup] = ()
+
+
+class CgroupTree:
+    """``kubepods`` with its groups and pods."""
+
+    def __init__(self, files: CgroupFilesystem, options: TreeOptions) -> None:
+        self.files = files
+        self.options = options
+        self.names = options.names
+        self._burstable_shares: int | None = None
+
+    def prepare(self) -> None:
+        """Make the groups; those there are stay as they are but for what is fixed.
+
+        Raises CgroupError.
+        """
+        sizes = self.options.pods.hugepage_sizes
+        unlimited = CgroupResources()
+        self.files.create_group(self.names.kubepods, unlimited)
+        best_effort = self.names.group(QoSClass.BEST_EFFORT)
+        self.files.create_group(best_effort, best_effort_group(sizes))
+        burstable = self.names.group(QoSClass.BURSTABLE)
+        existed = self.files.exists(burstable)
+        self.files.create_group(burstable, unlimited)
+        if existed:  # its pods keep their share until it is known how many there are
+            self._burstable_shares = self._read_shares(burstable)
+        else:
+            self.set_burstable(0)
+
+    def limit_node(self) -> None:
+        """Limit all pods together. Raises CgroupError: the pods use more than that just now."""
+        self.files.write(self.names.kubepods, self.options.kubepods)
+
+    def limit_reserved(self, reserved: ReservedCgroup) -> None:
+        """Limit one cgroup of the machine's owner. Raises CgroupError: it is not there."""
+        if not self.files.exists(reserved.path):
+            raise CgroupError(f'"{reserved.path}" cgroup does not exist')
+        self.files.write(reserved.path, reserved.resources)
+
+    def set_burstable(self, cpu_milli: int, *, only_more: bool = False) -> None:
+        """Give the Burstable group what its pods request together. Raises CgroupError."""
+        wanted = burstable_group(cpu_milli, self.options.pods.hugepage_sizes)
+        shares, now = wanted.shares or MIN_SHARES, self._burstable_shares
+        if shares == now or (only_more and now is not None and shares < now):
+            return
+        self.files.write(self.names.group(QoSClass.BURSTABLE), wanted)
+        self._burstable_shares = shares
+
+    def pod_path(self, pod: Pod) -> str:
+        """The pod's cgroup, in the driver's form. Raises CgroupError: no name can be made of it."""
+        try:
+            return self.names.pod(pod.uid, qos_class(pod))
+        except InvalidCgroupName as error:
+            raise CgroupError(str(error)) from error
+        except ValueError as error:
+            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+
+    def create_pod(self, pod: Pod) -> str:
+        """Make the pod's cgroup with its limits; its path. Raises CgroupError."""
+        path = self.pod_path(pod)
+        try:
+            resources = pod_resources(pod, self.options.pods)
+        except ValueError as error:
+            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+        self.files.create(path, resources)
+        return path
+
+    def starve(self, path: str) -> None:
+        """Leave a cgroup that can not go yet as little cpu as there is. Raises CgroupError."""
+        self.files.write(path, CgroupResources(shares=MIN_SHARES))
+
+    def found_pods(self) -> Mapping[str, str]:
+        """uid -> path of every pod that has a cgroup in the tree."""
+        found: dict[str, str] = {}
+        for quality in QoSClass:
+            group = self.names.group(quality)
+            for directory in self.files.children(group):
+                uid = self.names.pod_uid(directory)
+                if uid is not None:
+                    found[uid] = f"{group}/{directory}"
+        return found
+
+    def _read_shares(self, path: str) -> int | None:
+        name = "cpu.shares" if self.files.version == 1 else "cpu.weight"
+        text = self.files.read(path, "cpu", name)
+        if not text.isdigit():
+            return None
+        return int(text) if self.files.version == 1 else weight_to_shares(int(text))

@@ -1,0 +1,219 @@
+"""What is written into the files of cgroups, and what pods, groups and the node are given.
+
+Pure. Source: docs/reference, "Pod cgroup", "Node level" and constants (resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.api.quantity import milli_value, parse, value, whole
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.pods.resources import (
+    Amounts,
+    container_amounts,
+    pod_level_limit,
+    pod_limits,
+    pod_requests,
+)
+from kubeletpy.runtime_manager.resources import (
+    MAX_SHARES,
+    MIN_SHARES,
+    cpu_quota,
+    cpu_shares,
+    hugepage_limits,
+)
+
+NO_LIMIT = -1
+HUGEPAGES_UNBOUNDED = 1 << 62
+_MAX_WEIGHT = 10_000
+_SPAN_SHARES, _SPAN_WEIGHT = MAX_SHARES - MIN_SHARES, _MAX_WEIGHT - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupResources:
+    """Limits of one cgroup. None: left as it is; -1: no limit."""
+
+    shares: int | None = None
+    """cgroup v1 cpu shares; written as a weight in v2."""
+    quota_us: int | None = None
+    period_us: int | None = None
+    memory: int | None = None
+    """Bytes."""
+    pids: int | None = None
+    hugepages: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by page size as cgroups name it: ``2MB``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCgroupSettings:
+    """What the configuration says about pods' cgroups."""
+
+    cpu_cfs_quota: bool = True
+    cpu_cfs_period_us: int = 100_000
+    pids_limit: int = NO_LIMIT
+    """podPidsLimit; not positive: none but the node's."""
+    hugepage_sizes: tuple[str, ...] = ()
+
+
+def shares_to_weight(shares: int) -> int:
+    """cpu.weight of cgroup v2 for cpu shares of v1."""
+    if shares >= MAX_SHARES:
+        return _MAX_WEIGHT
+    return 1 + (max(shares, MIN_SHARES) - MIN_SHARES) * _SPAN_WEIGHT // _SPAN_SHARES
+
+
+def weight_to_shares(weight: int) -> int:
+    """The way back, as near as whole numbers allow."""
+    return (weight - 1) * _SPAN_SHARES // _SPAN_WEIGHT + MIN_SHARES
+
+
+def v1_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
+    """(controller, file, text) in the order to write them: the period before its quota."""
+    if resources.shares is not None:
+        yield "cpu", "cpu.shares", str(resources.shares)
+    if resources.period_us is not None:
+        yield "cpu", "cpu.cfs_period_us", str(resources.period_us)
+    if resources.quota_us:
+        yield "cpu", "cpu.cfs_quota_us", str(resources.quota_us)
+    if resources.memory:
+        yield "memory", "memory.limit_in_bytes", str(resources.memory)
+    if resources.pids:
+        yield "pids", "pids.max", _or_max(resources.pids)
+    for size, limit in resources.hugepages.items():
+        yield "hugetlb", f"hugetlb.{size}.limit_in_bytes", str(limit)
+
+
+def v2_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
+    """As :func:`v1_files` for the one hierarchy of cgroup v2."""
+    if resources.shares is not None:
+        yield "cpu", "cpu.weight", str(shares_to_weight(resources.shares))
+    if resources.quota_us or resources.period_us:
+        quota = _or_max(resources.quota_us or NO_LIMIT)
+        period = f" {resources.period_us}" if resources.period_us else ""
+        yield "cpu", "cpu.max", f"{quota}{period}"
+    if resources.memory:
+        yield "memory", "memory.max", _or_max(resources.memory)
+    if resources.pids:
+        yield "pids", "pids.max", _or_max(resources.pids)
+    for size, limit in resources.hugepages.items():
+        yield "hugetlb", f"hugetlb.{size}.max", str(limit)
+
+
+def _or_max(number: int) -> str:
+    return "max" if number < 0 else str(number)
+
+
+def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
+    """The limits of a pod as a whole. Raises ValueError for what is not a quantity.
+
+    A Burstable pod is limited in cpu or memory only if each of its containers is.
+    """
+    requests, limits = pod_requests(pod), pod_limits(pod)
+    quality = qos_class(pod)
+    pages = hugepage_limits(requests)
+    pids = settings.pids_limit if settings.pids_limit > 0 else None
+    hugepages = {size: pages.get(size, 0) for size in settings.hugepage_sizes}
+    if quality is QoSClass.BEST_EFFORT:
+        return CgroupResources(shares=MIN_SHARES, pids=pids, hugepages=hugepages)
+    guaranteed = quality is QoSClass.GUARANTEED
+    quota = period = memory = None
+    if guaranteed or _limited(pod, "cpu"):
+        period = settings.cpu_cfs_period_us
+        quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
+    if guaranteed or _limited(pod, "memory"):
+        memory = whole(limits["memory"]) if "memory" in limits else 0
+    return CgroupResources(
+        shares=cpu_shares(milli(requests, "cpu")),
+        quota_us=quota,
+        period_us=period,
+        memory=memory,
+        pids=pids,
+        hugepages=hugepages,
+    )
+
+
+def burstable_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
+    """The group of Burstable pods that together request ``cpu_milli`` thousandths of a core."""
+    return CgroupResources(shares=cpu_shares(cpu_milli), hugepages=_unbounded(hugepage_sizes))
+
+
+def best_effort_group(hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
+    """The group of BestEffort pods: as little cpu as there is while others want it."""
+    return CgroupResources(shares=MIN_SHARES, hugepages=_unbounded(hugepage_sizes))
+
+
+def kubepods_group(
+    capacity: Mapping[str, str],
+    reserved: Iterable[Mapping[str, str]],
+    *,
+    max_pids: int,
+    reserved_cpus: int = 0,
+    enforce: bool,
+    hugepage_sizes: Iterable[str] = (),
+) -> CgroupResources:
+    """All pods together: what is left of the node, without regard to eviction thresholds.
+
+    ``reserved`` are kubeReserved and systemReserved; ``reserved_cpus`` (of reservedSystemCPUs)
+    replaces their cpu. Unless ``enforce``: what the node has. Raises ValueError.
+    """
+    taken = list(reserved) if enforce else []
+    cpu = milli_value(capacity["cpu"])
+    if enforce and reserved_cpus:
+        cpu -= reserved_cpus * 1000
+    else:
+        cpu -= sum(milli_value(entry.get("cpu", "0")) for entry in taken)
+    memory = value(capacity["memory"])
+    memory -= sum(value(entry.get("memory", "0")) for entry in taken)
+    pids = max_pids - sum(value(entry.get("pid", "0")) for entry in taken)
+    pages = hugepage_limits({n: parse(q) for n, q in capacity.items()})
+    return CgroupResources(
+        shares=cpu_shares(max(cpu, 0)),
+        memory=max(memory, 0),
+        pids=max(pids, 0) if max_pids > 0 else None,
+        hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
+    )
+
+
+def reserved_group(
+    reserved: Mapping[str, str], *, compressible: bool, hugepage_sizes: Iterable[str] = ()
+) -> CgroupResources:
+    """The cgroup of what systemReserved or kubeReserved is meant for. Raises ValueError.
+
+    ``compressible``: cpu only, which can be taken back without killing anything.
+    """
+    shares = cpu_shares(milli_value(reserved["cpu"])) if "cpu" in reserved else None
+    if compressible:
+        return CgroupResources(shares=shares)
+    pages = hugepage_limits({n: parse(q) for n, q in reserved.items()})
+    return CgroupResources(
+        shares=shares,
+        memory=value(reserved["memory"]) if "memory" in reserved else None,
+        pids=value(reserved["pid"]) if "pid" in reserved else None,
+        hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
+    )
+
+
+def burstable_cpu(pod: Pod) -> int:
+    """What a pod adds to the Burstable group: thousandths of a core. Raises ValueError."""
+    if qos_class(pod) is not QoSClass.BURSTABLE:
+        return 0
+    return milli(pod_requests(pod), "cpu")
+
+
+def milli(amounts: Amounts, name: str) -> int:
+    """Thousandths of an amount, rounded up; 0 when there is none."""
+    return whole(amounts[name] * 1000) if name in amounts else 0
+
+
+def _limited(pod: Pod, name: str) -> bool:
+    if pod_level_limit(pod, name) is not None:
+        return True
+    containers = (*pod.containers, *pod.init_containers)
+    return all(container_amounts(c, "limits").get(name) for c in containers)
+
+
+def _unbounded(sizes: Iterable[str]) -> dict[str, int]:
+    return dict.fromkeys(sizes, HUGEPAGES_UNBOUNDED)

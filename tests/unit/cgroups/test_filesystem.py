@@ -1,0 +1,149 @@
+"""Making, limiting and removing cgroups on directories that look like v1 and v2."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.cgroups.errors import CgroupBusy, CgroupError, CgroupsUnavailable
+from kubeletpy.cgroups.filesystem import detect
+from kubeletpy.cgroups.values import CgroupResources
+from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
+
+POD = "/kubepods/burstable/pod1"
+LIMITS = CgroupResources(shares=512, quota_us=50_000, period_us=100_000, memory=4096, pids=9)
+
+
+@pytest.fixture
+def v1(tmp_path: Path) -> LookAlike:
+    return LookAlike.at(v1_machine(tmp_path / "fs"))
+
+
+@pytest.fixture
+def v2(tmp_path: Path) -> LookAlike:
+    return LookAlike.at(v2_machine(tmp_path / "fs"))
+
+
+def test_the_version_is_found_out(tmp_path: Path) -> None:
+    first = detect(v1_machine(tmp_path / "1"))
+    assert first.version == 1
+    assert {"cpu", "cpuacct", "memory", "pids", "hugetlb"} <= first.controllers
+    second = detect(v2_machine(tmp_path / "2"))
+    assert second.version == 2
+    assert "cpuset" in second.controllers
+
+
+def test_a_machine_without_cgroups_is_told_what_to_do(tmp_path: Path) -> None:
+    for root in (tmp_path, tmp_path / "none", v2_machine(tmp_path / "2", "cpuset pids")):
+        with pytest.raises(CgroupsUnavailable, match="cgroupsPerQOS"):
+            detect(root)
+
+
+def test_v1_is_written_in_the_hierarchies_it_belongs_to(v1: LookAlike) -> None:
+    assert not v1.exists(POD)
+    v1.create(POD, LIMITS)
+    assert v1.exists(POD)
+    cpu = v1.root / "cpu" / POD[1:]
+    assert text(cpu / "cpu.shares") == "512"
+    assert text(cpu / "cpu.cfs_period_us") == "100000"
+    assert text(cpu / "cpu.cfs_quota_us") == "50000"
+    assert text(v1.root / "memory" / POD[1:] / "memory.limit_in_bytes") == "4096"
+    assert text(v1.root / "pids" / POD[1:] / "pids.max") == "9"
+    assert not (v1.root / "freezer" / "kubepods").exists()
+
+
+def test_v2_hands_controllers_down_to_every_group_above(v2: LookAlike) -> None:
+    v2.create_group("/kubepods", CgroupResources())
+    v2.create(POD, LIMITS)
+    pod = v2.root / POD[1:]
+    assert text(pod / "cpu.weight") == "20"
+    assert text(pod / "cpu.max") == "50000 100000"
+    assert text(pod / "memory.max") == "4096"
+    for above in (v2.root, v2.root / "kubepods", v2.root / "kubepods" / "burstable"):
+        assert text(above / "cgroup.subtree_control") == "+pids"
+    assert text(pod / "cgroup.subtree_control") == ""
+
+
+def test_half_a_cgroup_is_none(v1: LookAlike) -> None:
+    v1.create(POD, LIMITS)
+    v1._rmdir(str(v1.root / "memory" / POD[1:]))
+    assert not v1.exists(POD)
+    v1.create(POD, LIMITS)
+    assert v1.exists(POD)
+
+
+def test_what_the_machine_can_not_limit_is_left_out(tmp_path: Path) -> None:
+    bare = LookAlike.at(v2_machine(tmp_path / "fs", "cpu memory"))
+    pages = CgroupResources(memory=4096, pids=9, hugepages={"2MB": 0})
+    bare.create("/a/b", pages)
+    assert text(bare.root / "a" / "b" / "memory.max") == "4096"
+    assert text(bare.root / "a" / "b" / "pids.max") == ""
+    (bare.root / "a" / "b" / "memory.max").unlink()
+    bare.write("/a/b", pages)
+
+
+def test_writing_to_a_cgroup_that_is_gone_says_so(v1: LookAlike) -> None:
+    with pytest.raises(CgroupError, match="/none is not there"):
+        v1.write("/none", LIMITS)
+
+
+@pytest.mark.parametrize("path", ["", "/", "a", "/a/../b", "/..", "/a//b", "/a/./b", "/a\0b"])
+def test_no_path_leads_out(v1: LookAlike, path: str) -> None:
+    for refuse in (v1.exists, v1.remove, v1.remove_tree, v1.children):
+        with pytest.raises(CgroupError, match="path of a cgroup"):
+            refuse(path)
+    with pytest.raises(CgroupError):
+        v1.create(path, LIMITS)
+
+
+def test_everything_is_removed_also_what_a_runtime_made(v1: LookAlike) -> None:
+    v1.create(POD, LIMITS)
+    for mount in ("freezer", "systemd", "memory"):
+        (v1.root / mount / POD[1:] / "abc" / "deeper").mkdir(parents=True)
+    assert v1.children("/kubepods/burstable") == {"pod1"}
+    assert not v1.remove(POD)
+    v1.remove_tree(POD)
+    assert v1.children("/kubepods/burstable") == set()
+    assert v1.remove(POD)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_processes_left_behind_are_killed(v1: LookAlike, sleeper: subprocess.Popen[bytes]) -> None:
+    v1.create(POD, LIMITS)
+    procs = v1.root / "pids" / POD[1:] / "cgroup.procs"
+    procs.write_text(f"{sleeper.pid}\n")
+    with pytest.raises(CgroupBusy):
+        v1.remove_tree(POD)
+    assert sleeper.wait(10) == -9
+    procs.write_text("")
+    v1.remove_tree(POD)
+    assert not v1.exists(POD)
+
+
+def test_v2_is_killed_by_the_kernel(v2: LookAlike) -> None:
+    v2.create(POD, LIMITS)
+    kill = v2.root / POD[1:] / "cgroup.kill"
+    (v2.root / POD[1:] / "cgroup.procs").write_text("1\n")
+    with pytest.raises(CgroupBusy):
+        v2.remove_tree(POD)
+    assert text(kill) == "1"
+
+
+def test_a_link_is_not_followed(v2: LookAlike, tmp_path: Path) -> None:
+    v2.create(POD, LIMITS)
+    outside = tmp_path / "outside"
+    outside.write_text("kept")
+    (v2.root / POD[1:] / "memory.max").unlink()
+    (v2.root / POD[1:] / "memory.max").symlink_to(outside)
+    with pytest.raises(CgroupError):
+        v2.write(POD, LIMITS)
+    assert outside.read_text() == "kept"

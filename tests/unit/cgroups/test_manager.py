@@ -1,0 +1,220 @@
+"""The tree in step with the pods, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
+from kubeletpy.cgroups.manager import PodCgroups
+from kubeletpy.cgroups.names import PodCgroupNames
+from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
+from kubeletpy.cgroups.values import CgroupResources, PodCgroupSettings
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config_errors import SandboxConfigError
+from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
+from tests.unit.cgroups.pods import container, fixed, pod
+from tests.virtual_time import run
+
+GROUP = "/kubepods/burstable"
+
+
+class Node:
+    """The manager with all it stands on."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        files = LookAlike.at(root)
+        self.tree = CgroupTree(
+            files,
+            TreeOptions(
+                names=PodCgroupNames(),
+                pods=PodCgroupSettings(pids_limit=50),
+                kubepods=CgroupResources(shares=2048, memory=1 << 30),
+                **options,
+            ),
+        )
+        self.files = files
+        self.pods: list[Pod] = []
+        self.events: list[str] = []
+        self.volumes: set[str] = set()
+        self.metrics = Metrics()
+        self.cgroups = PodCgroups(
+            self.tree,
+            self,
+            self.metrics.node,
+            node_name="n",
+            active_pods=lambda: self.pods,
+            in_use=lambda uid: any(p.uid == uid for p in self.pods),
+            has_volumes=self.volumes.__contains__,
+        )
+
+    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
+        self.events.append(f"{kind} {reason}: {message}")
+
+    def file(self, controller: str, path: str, name: str) -> str:
+        top = self.files.root / controller if self.files.version == 1 else self.files.root
+        return text(top / path.strip("/") / name)
+
+    def add(self, made: Pod) -> Pod:
+        self.pods.append(made)
+        self.cgroups.ensure(made)
+        return made
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
+    machine = v1_machine if request.param == 1 else v2_machine
+    made = Node(machine(tmp_path / "fs"))
+    made.tree.prepare()
+    return made
+
+
+def shares(node: Node) -> str:
+    name = "cpu.shares" if node.files.version == 1 else "cpu.weight"
+    return node.file("cpu", GROUP, name)
+
+
+def weight(node: Node, v1: str, v2: str) -> str:
+    return v1 if node.files.version == 1 else v2
+
+
+async def test_a_pod_gets_its_cgroup_and_loses_it(node: Node) -> None:
+    made = node.add(pod(container("500m"), uid="a"))
+    path = f"{GROUP}/poda"
+    assert node.cgroups.parent(made) == path
+    assert node.cgroups.exists(made)
+    assert node.file("pids", path, "pids.max") == "50"
+    assert shares(node) == weight(node, "512", "20")
+    node.pods.clear()
+    await node.cgroups.destroy(made)
+    assert not node.cgroups.exists(made)
+    await node.cgroups.destroy(made)
+    durations = node.metrics.render().decode()
+    for operation in ("create", "destroy", "update"):
+        assert f'_count{{operation_type="{operation}"}}' in durations
+    assert f"kubelet_cgroup_version {node.files.version}\n" in durations
+
+
+async def test_the_burstable_group_follows_its_pods(node: Node) -> None:
+    assert shares(node) == weight(node, "2", "1")
+    first = node.add(pod(container("500m"), uid="a"))
+    node.add(pod(container("500m"), uid="b"))
+    node.add(pod(fixed("1", "1Mi"), uid="c"))
+    assert shares(node) == weight(node, "1024", "39")
+    node.cgroups._refresh()
+    node.pods.remove(first)
+    await node.cgroups.destroy(first)
+    assert shares(node) == weight(node, "512", "20")
+
+
+async def test_a_start_takes_no_cpu_from_pods_that_run(node: Node) -> None:
+    node.add(pod(container("1"), uid="a"))
+    node.add(pod(container("1"), uid="b"))
+    was = shares(node)
+    again = Node(node.files.root)
+    again.tree.prepare()
+    again.pods = list(node.pods)
+    again.cgroups.ensure(again.pods[0])
+    assert shares(again) == was
+    again.cgroups._refresh()
+    assert shares(again) == was
+
+
+async def test_what_a_uid_may_not_be(node: Node) -> None:
+    hostile = pod(uid="../../x")
+    for refuse in (node.cgroups.exists, node.cgroups.ensure):
+        with pytest.raises(CgroupError, match="uid"):
+            refuse(hostile)
+    with pytest.raises(SandboxConfigError):
+        node.cgroups.parent(hostile)
+    with pytest.raises(CgroupError, match="resources of pod default/p"):
+        node.cgroups.ensure(pod(container("many"), status={"qosClass": "Burstable"}))
+
+
+async def test_orphans_go_but_not_before_it_is_known_who_is_wanted(node: Node) -> None:
+    kept = node.add(pod(container("1"), uid="kept"))
+    node.files.create("/kubepods/podgone", CgroupResources())
+    node.files.create("/kubepods/burstable/podmounted", CgroupResources(shares=1024))
+    node.volumes.add("mounted")
+    node.cgroups._refresh()
+    await node.cgroups.close()
+    assert node.files.exists("/kubepods/podgone")
+    node.cgroups.sweep_soon()
+    await node.cgroups.close()
+    assert not node.files.exists("/kubepods/podgone")
+    assert node.cgroups.exists(kept)
+    name = weight(node, "cpu.shares", "cpu.weight")
+    assert node.file("cpu", "/kubepods/burstable/podmounted", name) == weight(node, "2", "1")
+    node.volumes.clear()
+    node.cgroups.sweep_soon()
+    await node.cgroups.close()
+    assert not node.files.exists("/kubepods/burstable/podmounted")
+
+
+def test_the_node_is_limited_and_it_is_said(tmp_path: Path) -> None:
+    root = v1_machine(tmp_path / "fs")
+    reserved = (
+        ReservedCgroup("System Reserved", "/system", CgroupResources(shares=100)),
+        ReservedCgroup("Kube Reserved Compressible", "/none", CgroupResources(shares=100)),
+    )
+
+    async def scenario() -> Node:
+        node = Node(root, reserved=reserved)
+        node.tree.prepare()
+        node.files.create("/system", CgroupResources())
+        (root / "memory" / "kubepods" / "memory.limit_in_bytes").unlink()
+        (root / "memory" / "kubepods" / "memory.limit_in_bytes").mkdir()
+        task = asyncio.create_task(node.cgroups.run())
+        await asyncio.sleep(30)
+        (root / "memory" / "kubepods" / "memory.limit_in_bytes").rmdir()
+        (root / "memory" / "kubepods" / "memory.limit_in_bytes").write_text("")
+        await asyncio.sleep(100)
+        task.cancel()
+        return node
+
+    node = run(scenario())
+    assert [event.split(": ")[0:2] for event in node.events] == [
+        [
+            "Normal NodeAllocatableEnforced",
+            "Updated limits on system reserved cgroup /system",
+        ],
+        [
+            "Warning FailedNodeAllocatableEnforcement",
+            'Failed to enforce Kube Reserved Compressible Cgroup Limits on "/none"',
+        ],
+        [
+            "Warning FailedNodeAllocatableEnforcement",
+            'Failed to update Node Allocatable Limits "/kubepods"',
+        ],
+        [
+            "Normal NodeAllocatableEnforced",
+            "Updated Node Allocatable limit across pods",
+        ],
+    ]
+    assert node.file("memory", "/kubepods", "memory.limit_in_bytes") == str(1 << 30)
+    assert node.file("cpu", "/system", "cpu.shares") == "100"
+
+
+async def test_killed_processes_are_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = node.add(pod(uid="a"))
+    busy = iter([CgroupBusy("x"), CgroupBusy("x"), None])
+    really = node.files.remove_tree
+
+    def remove_tree(path: str) -> None:
+        error = next(busy)
+        if error is not None:
+            raise error
+        really(path)
+
+    monkeypatch.setattr(node.files, "remove", lambda path: False)
+    monkeypatch.setattr(node.files, "remove_tree", remove_tree)
+    removal = asyncio.create_task(node.cgroups.destroy(made))
+    await asyncio.sleep(0)
+    with pytest.raises(CgroupError, match="is being removed"):
+        node.cgroups.ensure(made)
+    await removal
+    assert not node.cgroups.exists(made)
