@@ -165,7 +165,7 @@ class ApiStatusManager:
             entry.status = kept
         entry.finished = entry.finished or finished
         shows_more = entry.containers_may_run and not containers_may_run
-        entry.containers_may_run = entry.containers_may_run and containers_may_run
+        entry.containers_may_run = containers_may_run and not entry.finished
         if changed or shows_more or finished:
             entry.version += 1
             entry.changed_at = asyncio.get_running_loop().time()

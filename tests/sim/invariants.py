@@ -153,7 +153,7 @@ class Invariants:
             for c in self._runtime.containers.values()
         )
         is_init = any(init["name"] == removed.name for init in pod.inits)
-        if pod.policy == "Never" or not (newer or is_init):
+        if not (newer or is_init):
             self._history.violated(f"{removed} removed before its exit code was told")
 
     # -- the API -----------------------------------------------------------------------------
@@ -219,12 +219,11 @@ class Invariants:
 
     def _all_exits_told(self, pod: PodTruth) -> None:
         for name, ends in pod.exits.items():
-            for end in ends if pod.policy == "Never" else ends[-1:]:
-                if end.container_id not in pod.shown:
-                    self._history.violated(
-                        f"exit code {end.code} of {end.container_id} ({name} of {pod.name}) "
-                        "was never told"
-                    )
+            if ends[-1].container_id not in pod.shown:
+                self._history.violated(
+                    f"exit code {ends[-1].code} of {ends[-1].container_id} ({name} of {pod.name}) "
+                    "was never told"
+                )
 
 
 def _deadline_passed(pod: PodTruth) -> bool:
