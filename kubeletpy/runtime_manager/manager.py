@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kubeletpy.clock import Clock
@@ -36,7 +36,7 @@ from kubeletpy.runtime_manager.protocol import (
     SyncPodRequest,
 )
 from kubeletpy.runtime_manager.remove import Remover
-from kubeletpy.runtime_manager.results import PodSyncResult, StartError
+from kubeletpy.runtime_manager.results import PodSyncResult, StartError, SyncResult
 from kubeletpy.runtime_manager.sandbox import SandboxMaker
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
@@ -128,7 +128,7 @@ class KubeRuntimeManager:
         if user_namespaced:
             self._tools.metrics.started_user_namespaced_pods.inc()
         await run_steps(run, self._parts)
-        after, read_error = await self._after(run.draft, status)
+        after, read_error = await self._after(run.draft, status, run.results)
         result = PodSyncResult(
             results=tuple(run.results),
             decisions=plan.decisions,
@@ -155,7 +155,7 @@ class KubeRuntimeManager:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         draft = StatusDraft(status)
         results = await self._parts.killer.kill_pod(pod, status, grace_override, draft)
-        after, read_error = await self._after(draft, status)
+        after, read_error = await self._after(draft, status, results)
         if after is not None and not after.ips:
             after = replace(after, ips=status.ips)
         return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
@@ -208,12 +208,16 @@ class KubeRuntimeManager:
         return await self._tools.source.read(uid, status.name, status.namespace)
 
     async def _after(
-        self, draft: StatusDraft, before: PodRuntimeStatus
+        self, draft: StatusDraft, before: PodRuntimeStatus, results: Sequence[SyncResult]
     ) -> tuple[PodRuntimeStatus | None, StartError | None]:
         if not draft.changed:
             return None, None
+        source = self._tools.source
         try:
-            return await draft.finished(self._tools.source), None
+            if any(result.error is not None for result in results):
+                # A call that failed may have had its effect: a sandbox that we know nothing of.
+                return await source.read(before.uid, before.name, before.namespace), None
+            return await draft.finished(source), None
         except CRIError as error:
             # What was done is known, its effect is not: an old time has the next sync look.
             return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))
