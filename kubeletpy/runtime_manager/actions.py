@@ -6,12 +6,13 @@ the executor. Must never decide anything itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.runtime_manager.results import Decision
+from kubeletpy.runtime_manager.results import Decision, StartError
 
 
 class KillReason(StrEnum):
@@ -88,6 +89,20 @@ class PodActions:
     """Why the pod is killed, when it is."""
     decisions: tuple[Decision, ...] = ()
     """Every action and every container held back, each with its reason."""
+
+    def decided(self, errors: Mapping[str, StartError]) -> tuple[Decision, ...]:
+        """The decisions as they came out: a start that a backoff forbids is a wait."""
+        held = {
+            start_decision(start): errors[start.name]
+            for start in self.starts
+            if start.name in errors and errors[start.name].code.endswith("BackOff")
+        }
+        return tuple(
+            Decision(f"hold {one.what.removeprefix('start ')} back", held[one].message)
+            if one in held
+            else one
+            for one in self.decisions
+        )
 
     @property
     def replaces_sandbox(self) -> bool:

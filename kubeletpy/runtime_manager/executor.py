@@ -215,7 +215,7 @@ async def _start(run: SyncRun, parts: Parts, action: StartContainer, turn: Turn)
         reference = pod_reference(run.pod, field_path(action.kind, action.name))
         parts.tools.recorder.event(reference, WARNING, "BackOff", held.event)
         run.retry(held.due_at)
-        _started(run, action, StartError(CRASH_LOOP, held.message))
+        _started(run, action, StartError(CRASH_LOOP, held.message, held.due_at))
         return False
     parts.tools.metrics.started_containers.labels(action.kind).inc()
     context = PodContext(

@@ -131,7 +131,7 @@ class KubeRuntimeManager:
         after, read_error = await self._after(run.draft, status, run.results)
         result = PodSyncResult(
             results=tuple(run.results),
-            decisions=plan.decisions,
+            decisions=plan.decided(run.start_errors),
             sync_error=run.sync_error or read_error,
             retry_at=run.retry_at,
             status=after,

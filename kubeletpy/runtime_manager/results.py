@@ -32,6 +32,8 @@ class StartError:
     code: str
     """CrashLoopBackOff, ErrImagePull, ImagePullBackOff, CreateContainerConfigError, …"""
     message: str
+    retry_at: float | None = None
+    """Unix seconds at which its backoff ends, where it has one."""
 
 
 @dataclass(frozen=True, slots=True)

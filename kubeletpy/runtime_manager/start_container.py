@@ -54,7 +54,7 @@ class StartFailed(Exception):
 
     def __init__(self, code: str, message: str, retry_at: float | None = None) -> None:
         super().__init__(message)
-        self.error = StartError(code, message)
+        self.error = StartError(code, message, retry_at)
         self.retry_at = retry_at
 
 

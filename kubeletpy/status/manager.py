@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.kubeapi.errors import ApiError, Conflict, NotFound
+from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.status import store
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.patch import status_patch
+from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,24 @@ FIRST_RETRY_S = 0.05
 """The Node authorizer may not know a new pod for some milliseconds: the first retry comes soon."""
 LAST_RETRY_S = 10.0
 TERMINAL = ("Succeeded", "Failed")
+SAY_AFTER = 3
+"""Answers in a row that refuse a write, until the pod's events say so."""
+GIVE_UP_AFTER = 6
+"""Answers in a row that call the last status of a deleted pod invalid, until it is deleted without
+it: what the API will never take must not keep the pod Terminating for ever."""
 
 TerminationObserver = Callable[[str, int, str], None]
 """Told (list field name, exit code, reason) of each container termination newly seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteProblem:
+    """Why a pod's status has not reached the API."""
+
+    since: float
+    """Unix seconds of the first failure in a row."""
+    message: str
+    count: int
 
 
 @dataclass(slots=True)
@@ -48,6 +64,9 @@ class _Entry:
     writer: asyncio.Task[None] | None = None
     refused: bool = False
     """The last write failed: said once, not at every retry."""
+    problem: WriteProblem | None = None
+    answered: int = 0
+    """Answers in a row that refused; a server that does not answer is not counted."""
 
 
 class ApiStatusManager:
@@ -61,18 +80,23 @@ class ApiStatusManager:
         mirror_of: Callable[[Pod], Pod | None],
         on_termination: TerminationObserver = lambda field, code, reason: None,
         on_written: Callable[[float], None] = lambda seconds: None,
+        on_refused: Callable[[Pod, str], None] = lambda pod, why: None,
+        traces: Traces | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Without ``kube_api`` (standalone) statuses are kept, not written.
 
         ``mirror_of`` finds the mirror of a static pod: its status is written there.
-        ``on_written`` is told the seconds from a status change to its arrival at the API.
+        ``on_written`` is told the seconds from a status change to its arrival at the API,
+        ``on_refused`` once that the API keeps refusing a pod's status.
         """
         self._api = kube_api
         self._clock = clock
         self._mirror_of = mirror_of
         self._on_termination = on_termination
         self._on_written = on_written
+        self._on_refused = on_refused
+        self._traces = traces or Traces()
         self._rng = rng or random.Random()
         self._entries: dict[str, _Entry] = {}
         self._closed = False
@@ -91,6 +115,11 @@ class ApiStatusManager:
         """Whether the API has the newest status of a pod; also true of a pod without one."""
         entry = self._entries.get(uid)
         return self._api is None or entry is None or entry.sent == entry.version
+
+    def problem(self, uid: str) -> WriteProblem | None:
+        """Why the newest status of a pod has not reached the API, when writing it fails."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.problem
 
     def set_status(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
@@ -220,13 +249,15 @@ class ApiStatusManager:
                         await self._delete(kube_api, entry)
                         return
                     delay = FIRST_RETRY_S
-                    entry.refused = False
+                    entry.refused, entry.problem, entry.answered = False, None, 0
                 except (NotFound, Conflict) as error:
                     log.debug("pod is gone", extra={"pod": entry.pod.key, "why": str(error)})
                     self._forget(entry)
                     return
                 except ApiError as error:
                     self._say_refused(entry, error)
+                    if self._gives_up(entry, error):
+                        continue
                     await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
                     delay = min(delay * 2, LAST_RETRY_S)
         finally:
@@ -240,6 +271,7 @@ class ApiStatusManager:
             entry.api_uid, entry.in_api = target.uid, target.status
         version, patch = entry.version, self._patch(entry)
         if patch is not None:
+            began, written = asyncio.get_running_loop().time(), entry.status
             answer = await kube_api.patch(
                 PODS, target.name, patch, target.namespace, subresource="status"
             )
@@ -250,6 +282,8 @@ class ApiStatusManager:
                     "the API answered a status write with no pod",
                     extra={"pod": target.key, "why": str(error)},
                 )
+            ended = _is_ready(written) or written.get("phase") in TERMINAL
+            self._traces.written(entry.pod.uid, began, _in_words(written), ready=ended)
             self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version
         return True
@@ -263,13 +297,45 @@ class ApiStatusManager:
         if self._entries.get(entry.pod.uid) is entry:
             del self._entries[entry.pod.uid]
 
+    def _gives_up(self, entry: _Entry, error: ApiError) -> bool:
+        """Whether the pod's deletion goes on without its last status."""
+        if not isinstance(error, BadRequest | Invalid) or entry.answered < GIVE_UP_AFTER:
+            return False
+        if not (entry.finished and entry.pod.being_deleted) or entry.version == entry.sent:
+            return False
+        log.error(
+            "the API will not take the last status of a deleted pod: it is deleted without it",
+            extra={"pod": entry.pod.key, "why": str(error)},
+        )
+        entry.sent, entry.answered = entry.version, 0
+        return True
+
     def _say_refused(self, entry: _Entry, error: ApiError) -> None:
+        since, count = self._clock.now(), 1
+        if entry.problem is not None:
+            since, count = entry.problem.since, entry.problem.count + 1
+        entry.problem = WriteProblem(since, str(error), count)
+        entry.answered = entry.answered + 1 if error.code and error.code < 500 else 0
+        if entry.answered == SAY_AFTER:
+            self._on_refused(entry.pod, str(error))
         if not entry.refused and entry.sent:
             log.warning(
                 "could not write the status of a pod; trying again",
                 extra={"pod": entry.pod.key, "why": str(error)},
             )
         entry.refused = bool(entry.sent)
+
+
+def _is_ready(status: api.PodStatus) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
+def _in_words(status: api.PodStatus) -> str:
+    phase = status.get("phase") or "Pending"
+    return f"{phase}, Ready" if _is_ready(status) else phase
 
 
 def _termination_key(entry: api.ContainerStatus) -> tuple[str, str, bool]:

@@ -19,6 +19,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.housekeeping import Housekeeping
@@ -202,6 +203,8 @@ class SyncLoop:
         if rejection is None:
             return False
         self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
+        refusal = Decision("refuse the pod", f"{rejection.reason}: {rejection.message}")
+        self._workers.history.add(pod.uid, (refusal,), self._clock.now())
         status = rejected_status(pod, rejection)
         self._statuses.set_status(pod, status, containers_may_run=False)
         return True

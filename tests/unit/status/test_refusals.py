@@ -1,0 +1,83 @@
+"""What the API will not take: tried again, told, and in the end no reason to stay Terminating."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Invalid, Unavailable
+from kubeletpy.pods.pod import Pod
+from kubeletpy.status.manager import GIVE_UP_AFTER, SAY_AFTER
+from kubeletpy.trace.spans import Traces
+from tests.virtual_time import on_virtual_time
+
+from .samples import pod
+from .test_manager import RecordingApi, manager, phase, settle
+
+INVALID = Invalid("status.x: Required value", code=422)
+FORBIDDEN = Forbidden("may not patch pods/status", code=403)
+
+
+def deleted() -> Pod:
+    obj = dict(pod().object)
+    obj["metadata"] = {**pod().metadata, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return Pod(obj)  # type: ignore[arg-type]
+
+
+@on_virtual_time
+async def test_a_deleted_pod_goes_although_its_last_status_is_never_taken() -> None:
+    api, said = RecordingApi(), list[str]()
+    api.failures = [INVALID] * GIVE_UP_AFTER
+    of = manager(api, on_refused=lambda pod, why: said.append(f"{pod.name}: {why}"))
+    of.set_status(deleted(), phase("Running"), containers_may_run=False)
+    of.finish(deleted())
+    await settle(of)
+    assert [call[0] for call in api.calls] == ["delete"]
+    assert said == [f"{pod().name}: {INVALID}"]
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, Unavailable("no answer")])
+@on_virtual_time
+async def test_what_may_be_taken_later_is_waited_for(error: ApiError) -> None:
+    api = RecordingApi()
+    api.failures = [error] * (GIVE_UP_AFTER + 5)
+    of = manager(api)
+    of.set_status(deleted(), phase("Running"), containers_may_run=False)
+    of.finish(deleted())
+    await settle(of)
+    assert [call[0] for call in api.calls] == ["patch", "delete"]
+
+
+@on_virtual_time
+async def test_a_pod_that_lives_keeps_trying_to_tell_an_invalid_status() -> None:
+    api = RecordingApi()
+    api.failures = [INVALID] * (GIVE_UP_AFTER + 5)
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    assert [call[0] for call in api.calls] == ["patch"]
+
+
+@on_virtual_time
+async def test_the_problem_is_there_to_be_asked_for_until_the_write_succeeds() -> None:
+    api, said, traces = RecordingApi(), list[str](), Traces()
+    traces.enter(pod().uid, "default", "x")
+    api.failures = [Unavailable("down")] + [FORBIDDEN] * SAY_AFTER
+    of = manager(api, on_refused=lambda _pod, why: said.append(why), traces=traces)
+    of.set_status(pod(), phase("Running"))
+    await asyncio.sleep(0.02)
+    problem = of.problem(pod().uid)
+    assert problem is not None
+    assert (problem.message, problem.count) == ("down", 1)
+    while len(api.failures) > 0:
+        await asyncio.sleep(0.01)
+    problem = of.problem(pod().uid)
+    assert problem is not None
+    assert (problem.message, problem.count) == (str(FORBIDDEN), 1 + SAY_AFTER)
+    await settle(of)
+    assert of.problem(pod().uid) is None
+    assert of.problem("unknown") is None
+    assert said == [str(FORBIDDEN)]
+    (span,) = [s for s in [*(traces.of(pod().uid) or pytest.fail()).start]]
+    assert (span.name, span.detail) == ("write status", "Running, Ready")
