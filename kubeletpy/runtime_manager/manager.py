@@ -128,7 +128,8 @@ class KubeRuntimeManager:
         if user_namespaced:
             self._tools.metrics.started_user_namespaced_pods.inc()
         await run_steps(run, self._parts)
-        after, read_error = await self._after(run.draft, status, run.results)
+        certain = run.sync_error is None and _all_worked(run.results)
+        after, read_error = await self._after(run.draft, status, certain)
         result = PodSyncResult(
             results=tuple(run.results),
             decisions=plan.decided(run.start_errors),
@@ -155,7 +156,7 @@ class KubeRuntimeManager:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         draft = StatusDraft(status)
         results = await self._parts.killer.kill_pod(pod, status, grace_override, draft)
-        after, read_error = await self._after(draft, status, results)
+        after, read_error = await self._after(draft, status, _all_worked(results))
         if after is not None and not after.ips:
             after = replace(after, ips=status.ips)
         return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
@@ -208,16 +209,20 @@ class KubeRuntimeManager:
         return await self._tools.source.read(uid, status.name, status.namespace)
 
     async def _after(
-        self, draft: StatusDraft, before: PodRuntimeStatus, results: Sequence[SyncResult]
+        self, draft: StatusDraft, before: PodRuntimeStatus, certain: bool
     ) -> tuple[PodRuntimeStatus | None, StartError | None]:
         if not draft.changed:
             return None, None
         source = self._tools.source
         try:
-            if any(result.error is not None for result in results):
-                # A call that failed may have had its effect: a sandbox that we know nothing of.
-                return await source.read(before.uid, before.name, before.namespace), None
-            return await draft.finished(source), None
+            if certain:
+                return await draft.finished(source), None
+            # A call that failed may have had its effect: a sandbox that we know nothing of.
+            return await source.read(before.uid, before.name, before.namespace), None
         except CRIError as error:
             # What was done is known, its effect is not: an old time has the next sync look.
             return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))
+
+
+def _all_worked(results: Sequence[SyncResult]) -> bool:
+    return all(result.error is None for result in results)
