@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
+from kubeletpy.kubeapi.errors import ApiError, BadRequest, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.status import store
@@ -250,7 +250,7 @@ class ApiStatusManager:
                         return
                     delay = FIRST_RETRY_S
                     entry.refused, entry.problem, entry.answered = False, None, 0
-                except (NotFound, Conflict) as error:
+                except NotFound as error:
                     log.debug("pod is gone", extra={"pod": entry.pod.key, "why": str(error)})
                     self._forget(entry)
                     return

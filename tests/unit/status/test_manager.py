@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from kubeletpy.status.manager import ApiStatusManager
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 
@@ -179,3 +179,30 @@ async def test_terminations_are_counted_once() -> None:
         of.set_status(pod(restartPolicy="Never"), status)
     assert seen == [("containerStatuses", 5, "Error")]
     await settle(of)
+
+
+@on_virtual_time
+async def test_a_conflict_is_no_farewell() -> None:
+    """An API server answers 409 also when writers were in each other's way."""
+    api = RecordingApi()
+    api.failures = [Conflict("try again")]
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    await asyncio.sleep(1)
+    assert of.get_status("u") is not None
+    assert of.is_told("u")
+
+
+@on_virtual_time
+async def test_a_phase_is_held_back_by_what_runs_now() -> None:
+    """Nothing ran at first: that says nothing about later."""
+    api = RecordingApi()
+    of = manager(api)
+    of.set_status(pod(), phase("Pending"), containers_may_run=False)
+    await settle(of)
+    of.set_status(pod(), phase("Failed"), containers_may_run=True)
+    await settle(of)
+    assert api.object["status"]["phase"] == "Pending"
+    of.set_status(pod(), phase("Failed"), containers_may_run=False)
+    await settle(of)
+    assert api.object["status"]["phase"] == "Failed"
