@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,15 @@ from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import AsyncPodWorkers
-from kubeletpy.probes.absent import AbsentProbes
+from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.probes.prober import Prober
+from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.hooks import NoHooks
+from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.protocol import ProbeOutcome
+from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.event_stream import EventStream
@@ -133,11 +140,33 @@ class Agent:
             self.metrics.starts,
             root_dir=str(parts.root_dir),
             settings=parts.runtime_settings,
-            seams=parts.seams,
+            seams=self._with_hooks(parts.seams),
             runtime_name=parts.runtime_info.name,
             max_crash_loop_delay=parts.max_crash_loop_delay_s,
             concurrent_starts=parts.concurrent_starts,
             gc_policy=parts.container_gc,
+        )
+
+    def _with_hooks(self, seams: Seams) -> Seams:
+        """The seams with the hooks that run, unless there are some already."""
+        if not isinstance(seams.hooks, NoHooks):
+            return seams
+        parts = self.parts
+        hooks = LifecycleHookRunner(
+            parts.runtime, self.recorder, self.metrics.hooks, parts.node_ips
+        )
+        return replace(seams, hooks=hooks)
+
+    def _make_probes(self) -> KubeProbeManager:
+        parts = self.parts
+        return KubeProbeManager(
+            Prober(parts.runtime, self.recorder),
+            clock=parts.clock,
+            get_status=self.statuses.get_status,
+            on_result=self._probe_settled,
+            metrics=self.metrics.probes,
+            agent_started_at=parts.clock.now(),
+            rng=parts.rng,
         )
 
     def _make_node_manager(self, api: KubeApi | None) -> NodeManager | None:
@@ -171,11 +200,12 @@ class Agent:
 
     def _make_workers(self, api: KubeApi | None) -> AsyncPodWorkers:
         parts = self.parts
+        self.probes = self._make_probes()
         self.services = SyncServices(
             runtime=self.runtime,
             statuses=self.statuses,
             volumes=parts.volumes or UnsupportedVolumes(),
-            probes=AbsentProbes(self.recorder),
+            probes=self.probes,
             cache=self.cache,
             recorder=self.recorder,
             clock=parts.clock,
@@ -187,8 +217,9 @@ class Agent:
             agent_started_at=parts.clock.now(),
             metrics=self.metrics.workers,
         )
+        self.syncer = KubePodSyncer(self.services)
         return AsyncPodWorkers(
-            KubePodSyncer(self.services),
+            self.syncer,
             self.cache,
             self.runtime,
             self.recorder,
@@ -312,6 +343,7 @@ class Agent:
         try:
             async with asyncio.timeout(STOP_S):
                 await self.workers.close()
+                await self.probes.close()
                 if self.mirrors is not None:
                     await self.mirrors.close()
                 await self.statuses.close()
@@ -385,11 +417,23 @@ class Agent:
         """Whether a pod's records may go: not before the API knows how its containers ended."""
         return self.workers.should_content_be_removed(uid) and self.statuses.is_told(uid)
 
+    def _probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
+        """Ready and started are shown at once, whatever the worker is busy with."""
+        if kind is ProbeKind.LIVENESS:
+            if result is ProbeOutcome.FAILURE:
+                self.loop.sync_pod(uid)
+            return
+        current = self.pods.current(uid)
+        if current is not None:
+            self.syncer.refresh_status(*current)
+        self.loop.sync_pod(uid)
+
     def _pod_finished(self, uid: str) -> None:
         self.upkeep.collect_soon()
         self.loop.housekeeping_soon(uid)
 
     def _after_housekeeping(self, found: NodePods) -> None:
+        self.probes.forget_except(found.possibly_running)
         self.directories.sweep_soon(found.desired | found.possibly_running)
 
     def _container_terminated(self, field: str, exit_code: int, reason: str) -> None:

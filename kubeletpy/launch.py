@@ -288,6 +288,7 @@ async def _serve_health(settings: KubeletSettings, agent: Agent, stack: AsyncExi
                 "syncloop": agent.sync_loop_error,
             },
             render_metrics=lambda: (agent.render_metrics(), CONTENT_TYPE),
+            render_probe_metrics=lambda: (agent.metrics.render_probes(), CONTENT_TYPE),
         )
         await server.start()
     except NotLoopback as error:

@@ -12,6 +12,7 @@ from kubeletpy.metrics.images import ImageMetrics
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
+from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics
 from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
@@ -33,7 +34,15 @@ class Metrics:
         self.rest_client = RestClientMetrics(families)
         self.http = HttpMetrics(families)
         self.process = ProcessMetrics(families)
+        self.hooks = HookMetrics(families)
+        apart = Families()
+        self.probe_registry = apart.registry
+        self.probes = ProbeMetrics(apart)
 
     def render(self) -> bytes:
         """A scrape, in the text format of exposition.CONTENT_TYPE."""
         return render(self.registry)
+
+    def render_probes(self) -> bytes:
+        """A scrape of the metrics of probes, which have an endpoint of their own."""
+        return render(self.probe_registry)

@@ -68,6 +68,7 @@ class StatusWriter:
         self._notice(pod, old, new)
         may_run = not terminated and bool(status.running_containers)
         services.statuses.set_status(pod, new, containers_may_run=may_run)
+        services.probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL
 
     def deadline(self, pod: Pod) -> float | None:

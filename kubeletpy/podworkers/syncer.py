@@ -36,6 +36,12 @@ class KubePodSyncer:
             )
         )
 
+    def refresh_status(self, pod: Pod, mirror: Pod | None) -> None:
+        """Make the pod's status anew from what is known, between its steps or while one runs."""
+        status = self._services.cache.status(pod.uid)
+        if status is not None and self._services.statuses.get_status(pod.uid) is not None:
+            self._writer.store(pod, mirror, status)
+
     async def sync_terminating_pod(
         self,
         pod: Pod,

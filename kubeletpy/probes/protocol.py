@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
+from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.protocol import ProbeResults
 
@@ -15,12 +17,20 @@ class ProbeManager(Protocol):
         """Start probing a pod's containers; known ones go on."""
         ...
 
+    def status_stored(self, pod: Pod, status: api.PodStatus) -> None:
+        """A pod's status was made anew: what its probes wait for may have come."""
+        ...
+
     def stop_liveness_and_startup(self, pod: Pod) -> None:
         """Stop those probes of regular containers: the pod terminates."""
         ...
 
     def remove_pod(self, pod_uid: str) -> None:
         """Stop all probes of a pod and forget their results."""
+        ...
+
+    def forget_except(self, uids: Iterable[str]) -> None:
+        """Remove all pods but these."""
         ...
 
     def results(self, pod: Pod) -> ProbeResults:

@@ -1,4 +1,4 @@
-"""The agent's plain HTTP endpoints on loopback: /healthz, /metrics.
+"""The agent's plain HTTP endpoints on loopback: /healthz, /metrics, /metrics/probes.
 
 No authentication, so it must never listen anywhere but on a loopback address, and never show
 anything of a pod's content.
@@ -36,7 +36,7 @@ def healthz_text(checks: Mapping[str, HealthCheck], *, verbose: bool) -> tuple[b
 
 
 class HealthServer:
-    """Serves /healthz[/CHECK] and /metrics."""
+    """Serves /healthz[/CHECK], /metrics and /metrics/probes."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class HealthServer:
         *,
         checks: Mapping[str, HealthCheck],
         render_metrics: Callable[[], tuple[bytes, str]],
+        render_probe_metrics: Callable[[], tuple[bytes, str]] | None = None,
     ) -> None:
         """``render_metrics`` gives body and content type. Port 0 takes a free one.
 
@@ -60,6 +61,7 @@ class HealthServer:
         self._port = port
         self._checks = checks
         self._render = render_metrics
+        self._render_probes = render_probe_metrics
         self._runner: web.AppRunner | None = None
 
     @property
@@ -73,6 +75,8 @@ class HealthServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/healthz/{check}", self._one_check)
         app.router.add_get("/metrics", self._metrics)
+        if self._render_probes is not None:
+            app.router.add_get("/metrics/probes", self._probe_metrics)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         self._runner = runner
@@ -100,4 +104,9 @@ class HealthServer:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         body, content_type = self._render()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _probe_metrics(self, _request: web.Request) -> web.Response:
+        assert self._render_probes is not None, "there is no such route without it"
+        body, content_type = self._render_probes()
         return web.Response(body=body, headers={"Content-Type": content_type})

@@ -47,7 +47,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
         "doubtful pods": agent.cache._doubtful,
         "statuses": agent.statuses._entries,
         "start errors": agent.services.reasons._pods,
-        "told probes": agent.services.probes._told,  # type: ignore[attr-defined]
+        "probes": agent.probes._pods,
         "reads": agent.pleg._reads,
         "known pods": agent.pleg._known,
         "dead containers": agent.dead._queued,

@@ -108,6 +108,9 @@ class Rooms:
     def remove_pod(self, uid):
         pass
 
+    def status_stored(self, pod, status):
+        pass
+
     # mirrors
     def reconcile(self, pod, mirror):
         self.steps.append("mirror")

@@ -1,0 +1,43 @@
+"""The exec handler: a command in the container, through the runtime. Never a shell of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from kubeletpy.handlers.outcome import KEPT_OUTPUT, Answer, HandlerError, Reply, go_seconds
+from kubeletpy.remote.errors import CRIError, DeadlineExceeded
+from kubeletpy.remote.protocol import RuntimeService
+
+OVERDUE_S = 5.0
+"""Seconds after its time limit that the runtime has to say that a command has passed it."""
+
+
+async def run_command(
+    runtime: RuntimeService, container_id: str, command: Sequence[str], timeout: float
+) -> Reply:
+    """Success when the command exits with 0 within ``timeout`` seconds, 0 for no limit.
+
+    A command that ends otherwise, or does not end, is a Failure: its output says more.
+
+    Raises:
+        HandlerError: the runtime could not run the command, or says nothing in time.
+    """
+    try:
+        async with asyncio.timeout(timeout + OVERDUE_S if timeout else None):
+            answer = await runtime.exec_sync(container_id, command, timeout)
+    except TimeoutError as error:
+        raise HandlerError("the runtime did not answer ExecSync in time") from error
+    except DeadlineExceeded:
+        shown = " ".join(command)[:200]
+        return Reply(
+            Answer.FAILURE, f'command timed out: "{shown}" timed out after {go_seconds(timeout)}'
+        )
+    except CRIError as error:
+        raise HandlerError(
+            f"rpc error: code = {error.code} desc = {error.details or error}"
+        ) from error
+    output = answer.stdout[:KEPT_OUTPUT]
+    output += answer.stderr[: KEPT_OUTPUT - len(output)]
+    text = output.decode("utf-8", "replace")
+    return Reply(Answer.SUCCESS if answer.exit_code == 0 else Answer.FAILURE, text)

@@ -1,0 +1,109 @@
+"""The grpc handler: grpc.health.v1.Health/Check on a connection of its own, in the clear.
+
+The two messages are described here, so that nobody has to install them. Must never be imported
+before it is needed: a node without such probes does without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from kubeletpy.handlers.http_request import KUBE_VERSION
+from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
+from kubeletpy.handlers.ports import host_port
+
+METHOD = "/grpc.health.v1.Health/Check"
+SERVING = 1
+MAX_ANSWER = 64 * 1024
+"""Bytes."""
+
+_STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+_OPTIONS = (
+    ("grpc.primary_user_agent", f"kube-probe/{KUBE_VERSION}"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", MAX_ANSWER),
+    ("grpc.max_metadata_size", MAX_ANSWER),
+    # The probe's own period is the backoff; a connection is tried as long as the probe lasts.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+
+
+async def check(host: str, port: int, service: str, timeout: float) -> Reply:
+    """Success when the service says SERVING; to connect and to ask share ``timeout`` seconds."""
+    where = host_port(host, port)
+    request, response = _messages()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    target = f"ipv6:{where}" if ":" in host else f"ipv4:{where}"
+    async with grpc.aio.insecure_channel(target, options=list(_OPTIONS)) as channel:
+        try:
+            async with asyncio.timeout(timeout):
+                await channel.channel_ready()
+        except TimeoutError:
+            limit = go_seconds(timeout)
+            return _failed(
+                f'timeout: failed to connect service "{where}" within {limit}: '
+                "context deadline exceeded"
+            )
+        stub = channel.unary_unary(
+            METHOD,
+            request_serializer=request.SerializeToString,
+            response_deserializer=response.FromString,
+        )
+        try:
+            answer = await stub(
+                request(service=service), timeout=max(0.001, deadline - loop.time())
+            )
+        except grpc.aio.AioRpcError as error:
+            return _failed(_words(error, timeout))
+    if answer.status != SERVING:
+        known = 0 <= answer.status < len(_STATUS)
+        name = _STATUS[answer.status] if known else str(answer.status)
+        return _failed(f'service unhealthy (responded with "{name}")')
+    return Reply(Answer.SUCCESS, "service healthy")
+
+
+def _failed(text: str) -> Reply:
+    return Reply(Answer.FAILURE, text)
+
+
+def _words(error: grpc.aio.AioRpcError, timeout: float) -> str:
+    details = (error.details() or "")[:1024]
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return (
+            "error: this server does not implement the grpc health protocol "
+            f"(grpc.health.v1.Health): {details}"
+        )
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"timeout: health rpc did not complete within {go_seconds(timeout)}"
+    code = error.code().name
+    return f"error: health rpc probe failed: rpc error: code = {code} desc = {details}"
+
+
+@functools.cache
+def _messages() -> tuple[Any, Any]:
+    """HealthCheckRequest and HealthCheckResponse, in a pool of their own."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="kubeletpy/health.proto", package="grpc.health.v1", syntax="proto3"
+    )
+    request = file.message_type.add(name="HealthCheckRequest")
+    request.field.add(name="service", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    response = file.message_type.add(name="HealthCheckResponse")
+    # int32 reads the enum on the wire as it is, also values of a later version
+    response.field.add(name="status", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return tuple(
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"grpc.health.v1.{name}"))
+        for name in ("HealthCheckRequest", "HealthCheckResponse")
+    )  # type: ignore[return-value]

@@ -1,0 +1,148 @@
+"""From an httpGet action to the bytes of its request. Pure.
+
+Nothing that a pod's author writes can end a line: every value that would is refused or encoded.
+Source: docs/reference, probe kinds; names, area prober.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from kubeletpy.api import types as api
+from kubeletpy.handlers.ports import host_port, resolve_port
+
+KUBE_VERSION = "1.36"
+"""The Kubernetes version that agents of this behaviour have; servers know probes by it."""
+
+_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BAD_HOST = re.compile(r"[\x00-\x20\x7f/?#@\\]")
+_PATH_SAFE = "/%:@!$&'()*+,;=~-._[]|"
+_LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class BadRequest(ValueError):
+    """The action asks for a request that cannot be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A GET request, ready to be sent."""
+
+    tls: bool
+    host: str
+    """Where to connect: a name or an address."""
+    port: int
+    target: str
+    """Path and query, encoded."""
+    headers: tuple[tuple[str, str], ...]
+    """All but Host and Connection."""
+    host_header: str = ""
+    """What the action wants as Host; empty: host and port."""
+
+    @property
+    def url(self) -> str:
+        """For messages."""
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{host_port(self.host, self.port)}{self.target}"
+
+    def encoded(self) -> bytes:
+        """The request as it is sent. Raises BadRequest."""
+        host = self.host_header or host_port(self.host, self.port)
+        if _BAD_HOST.search(host):
+            raise BadRequest("invalid Host header")
+        lines = [f"GET {self.target} HTTP/1.1", f"Host: {host}"]
+        for name, value in self.headers:
+            if not _NAME.fullmatch(name):
+                raise BadRequest(f"invalid header field name {name[:63]!r}")
+            if _BAD_VALUE.search(value):
+                raise BadRequest(f'invalid header field value for "{name}"')
+            lines.append(f"{name}: {value.strip()}")
+        lines += ["Connection: close", "", ""]
+        return "\r\n".join(lines).encode("utf-8", "replace")
+
+
+def request_for(
+    action: api.HTTPGetAction,
+    ports: Iterable[api.ContainerPort],
+    pod_ip: str,
+    purpose: str,
+) -> HttpRequest:
+    """The request of an action; ``purpose`` is ``probe`` or ``lifecycle``.
+
+    Raises:
+        HandlerError: the port is not known.
+    """
+    tls = str(action.get("scheme") or "").lower() == "https"
+    host = str(action.get("host") or "") or pod_ip
+    port = resolve_port(action.get("port"), ports)
+    headers, host_header = _headers(action.get("httpHeaders") or (), purpose)
+    return HttpRequest(
+        tls, host, port, _target(str(action.get("path") or "")), tuple(headers), host_header
+    )
+
+
+def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
+    """The request that follows a redirect; None: it leads to another host. Raises BadRequest."""
+    try:
+        new = urlsplit(urljoin(request.url, location.strip()))
+        scheme, host, port = new.scheme.lower(), new.hostname or "", new.port
+    except ValueError as error:
+        raise BadRequest(f"failed to parse Location header {location[:200]!r}") from error
+    if host != request.host.lower():
+        return None
+    if scheme not in ("http", "https"):
+        raise BadRequest(f'unsupported protocol scheme "{scheme[:63]}"')
+    tls = scheme == "https"
+    absolute = bool(urlsplit(location.strip()).netloc)
+    return HttpRequest(
+        tls=tls,
+        host=request.host,
+        port=port or (443 if tls else 80),
+        target=_encode(new.path or "/", new.query),
+        headers=request.headers,
+        host_header="" if absolute else request.host_header,
+    )
+
+
+def _headers(
+    wanted: Iterable[Mapping[str, object]], purpose: str
+) -> tuple[list[tuple[str, str]], str]:
+    """Headers to send, and the Host header; those with an empty value are left out if ours."""
+    given = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in wanted]
+    names = {name.lower() for name, _ in given}
+    first = {name.lower(): value for name, value in reversed(given)}
+    headers = [
+        (name, value)
+        for name, value in given
+        if name.lower() not in _OURS
+        and not (name.lower() in ("user-agent", "accept") and not first[name.lower()])
+    ]
+    if "user-agent" not in names:
+        headers.append(("User-Agent", f"kube-{purpose}/{KUBE_VERSION}"))
+    if "accept" not in names:
+        headers.append(("Accept", "*/*"))
+    return headers, first.get("host", "")
+
+
+def _target(path: str) -> str:
+    """Path and query of a request from an action's path, which may hold anything."""
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return _encode(path, "")
+    return _encode(parts.path or "/", parts.query)
+
+
+def _encode(path: str, query: str) -> str:
+    path = path if path.startswith("/") else f"/{path}"
+    if _LOOSE_PERCENT.search(path):
+        path = unquote(path).replace("%", "%25")
+    encoded = quote(path, safe=_PATH_SAFE, errors="replace")
+    if query:
+        encoded += "?" + quote(query, safe=_PATH_SAFE + '?{}"`^<>', errors="replace")
+    return encoded

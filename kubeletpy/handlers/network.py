@@ -1,0 +1,75 @@
+"""Names and sockets for handlers: addresses, and the words for what goes wrong with them.
+
+Names are looked up in threads of their own, so that a name server that does not answer holds up
+nothing but those who ask for names. Must never block the event loop; that is why sockets are not
+made to linger: on Linux the close of a lingering socket blocks, also where the socket does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+from kubeletpy.handlers.ports import is_address
+
+RESOLVER_THREADS = 4
+
+_WORDS = {
+    errno.ECONNREFUSED: "connect: connection refused",
+    errno.EHOSTUNREACH: "connect: no route to host",
+    errno.ENETUNREACH: "connect: network is unreachable",
+    errno.ETIMEDOUT: "connect: connection timed out",
+    errno.ECONNRESET: "connection reset by peer",
+}
+
+
+class Resolver:
+    """Turns hosts into addresses."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def address(self, host: str) -> str:
+        """An IP address for a host; an address is its own. Raises OSError: there is none."""
+        if is_address(host):
+            return host
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="handler-dns")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _look_up, host)
+
+    def close(self) -> None:
+        """Let the threads go; a look-up under way ends by itself."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+
+def _look_up(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that no name may have
+        raise OSError(f"lookup {host[:253]}: no such host") from error
+    except socket.gaierror as error:
+        raise OSError(f"lookup {host[:253]}: {error.strerror or 'no such host'}") from error
+    return str(found[0][4][0])
+
+
+def in_words(error: OSError) -> str:
+    """What a system call's error says, as the kubelet words it."""
+    if error.errno in _WORDS:
+        return _WORDS[error.errno]
+    if error.errno is None:
+        return str(error) or type(error).__name__
+    return (error.strerror or os.strerror(error.errno)).lower()
+
+
+def new_socket(address: str) -> socket.socket:
+    """A TCP socket for an address that does not block. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    return sock

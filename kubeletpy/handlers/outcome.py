@@ -1,0 +1,39 @@
+"""What comes of asking a container. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+KEPT_OUTPUT = 10 * 1024
+"""Bytes of a body or of a command's output that are kept (docs/reference, constants: probe)."""
+
+
+class Answer(StrEnum):
+    """The three answers there are; where there is none, HandlerError is raised instead."""
+
+    SUCCESS = "success"
+    WARNING = "warning"
+    """Works, but not as one would wish: a redirect to another host."""
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer and its words: at most KEPT_OUTPUT bytes from the container, not to be trusted."""
+
+    answer: Answer
+    output: str = ""
+
+
+class HandlerError(Exception):
+    """The container could not be asked, which says nothing about its health."""
+
+
+def go_seconds(seconds: float) -> str:
+    """A duration of whole seconds as the kubelet writes it: ``90s`` is ``1m30s``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{rest}s"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

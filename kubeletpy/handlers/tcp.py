@@ -1,0 +1,25 @@
+"""The tcpSocket handler: whether a connection can be made. Sends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubeletpy.handlers.network import Resolver, in_words, new_socket
+from kubeletpy.handlers.outcome import Answer, Reply
+from kubeletpy.handlers.ports import host_port
+
+
+async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> Reply:
+    """Success when a connection is made within ``timeout`` seconds, else Failure."""
+    where = f"dial tcp {host_port(host, port)}"
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout):
+            address = await resolver.address(host)
+            with new_socket(address) as sock:
+                await loop.sock_connect(sock, (address, port))
+    except TimeoutError:
+        return Reply(Answer.FAILURE, f"{where}: i/o timeout")
+    except OSError as error:
+        return Reply(Answer.FAILURE, f"{where}: {in_words(error)}")
+    return Reply(Answer.SUCCESS)

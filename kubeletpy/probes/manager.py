@@ -1,0 +1,294 @@
+"""Runs the probes of all pods: keeps the state of each, its next run, and its settled result.
+
+A task exists only while a probe runs; all that waits is one timer. When to run and what a result
+means is decided in :mod:`.schedule`, how to ask in :mod:`.prober`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.probes.prober import ProbeMetrics, Prober, Target
+from kubeletpy.probes.schedule import (
+    FIELDS,
+    ProbeKind,
+    ProbeSpec,
+    ProbeState,
+    end,
+    finished,
+    look,
+)
+from kubeletpy.probes.seen import see
+from kubeletpy.probes.timetable import Entry, Timetable
+from kubeletpy.probes.turns import Turns
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+
+logger = logging.getLogger(__name__)
+
+COMMANDS_PER_CORE = 8
+CONNECTIONS = 256
+CLOSE_S = 1.0
+
+NO_RESULTS = ProbeResults()
+_WORDS = {
+    ProbeOutcome.SUCCESS: "successful",
+    ProbeOutcome.FAILURE: "failed",
+    ProbeOutcome.UNKNOWN: "unknown",
+}
+
+OnResult = Callable[[str, ProbeKind, ProbeOutcome], None]
+"""Told the pod's uid, which probe, and its new settled result; must not block."""
+
+
+class _Probe:
+    """One probe of one container."""
+
+    __slots__ = ("container", "entry", "kind", "pod", "pod_ip", "queued", "spec", "state", "task")
+
+    def __init__(
+        self, pod: Pod, kind: ContainerKind, container: api.Container, spec: ProbeSpec
+    ) -> None:
+        self.pod = pod
+        self.kind = kind
+        self.container = container
+        self.spec = spec
+        self.state = ProbeState()
+        self.pod_ip = ""
+        self.entry: Entry[_Probe] | None = None
+        self.task: asyncio.Task[ProbeOutcome | None] | None = None
+        self.queued = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """As metrics name it."""
+        pod = self.pod
+        return (self.spec.kind.value, self.container["name"], pod.name, pod.namespace, pod.uid)
+
+
+class KubeProbeManager:
+    """Implements :class:`~kubeletpy.probes.protocol.ProbeManager`."""
+
+    def __init__(
+        self,
+        prober: Prober,
+        *,
+        clock: Clock,
+        get_status: Callable[[str], api.PodStatus | None],
+        on_result: OnResult,
+        metrics: ProbeMetrics,
+        agent_started_at: float,
+        rng: random.Random | None = None,
+        commands: int = 0,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        """``get_status`` gives the newest API status kept for a pod; ``agent_started_at`` is in
+        Unix seconds; ``commands`` and ``connections`` limit how many run at once, 0: by cores.
+        """
+        self._prober = prober
+        self._clock = clock
+        self._get_status = get_status
+        self._on_result = on_result
+        self._metrics = metrics
+        self._agent_started_at = agent_started_at
+        self._rng = rng or random.Random()
+        self._pods: dict[str, tuple[_Probe, ...]] = {}
+        self._timetable: Timetable[_Probe] = Timetable(self._due)
+        self._commands = Turns(commands or COMMANDS_PER_CORE * (os.cpu_count() or 1))
+        self._connections = Turns(connections)
+
+    def __len__(self) -> int:
+        """How many probes there are."""
+        return sum(len(probes) for probes in self._pods.values())
+
+    # -- what the pod workers tell -----------------------------------------------------------
+
+    def add_pod(self, pod: Pod) -> None:
+        """Start probing a pod's containers; known ones go on."""
+        if pod.uid in self._pods:
+            return
+        self._pods[pod.uid] = tuple(_probes_of(pod))
+        status = self._get_status(pod.uid)
+        if status is not None:
+            self.status_stored(pod, status)
+
+    def status_stored(self, pod: Pod, status: api.PodStatus) -> None:
+        """A pod's status was made anew: what its probes wait for may have come."""
+        probes = self._pods.get(pod.uid)
+        if not probes:
+            return
+        now, wall = asyncio.get_running_loop().time(), self._clock.now()
+        for probe in probes:
+            probe.pod = pod
+            probe.pod_ip = status.get("podIP") or ""
+            seen = see(
+                pod,
+                probe.container,
+                status,
+                now=wall,
+                agent_started_at=self._agent_started_at,
+            )
+            self._set(probe, look(probe.spec, probe.state, seen, now, self._rng.random()))
+
+    def stop_liveness_and_startup(self, pod: Pod) -> None:
+        """Stop those probes of regular containers: the pod terminates."""
+        for probe in self._pods.get(pod.uid, ()):
+            if probe.kind is ContainerKind.REGULAR and probe.spec.kind is not ProbeKind.READINESS:
+                self._set(probe, end(probe.state))
+
+    def remove_pod(self, pod_uid: str) -> None:
+        """Stop all probes of a pod and forget their results."""
+        for probe in self._pods.pop(pod_uid, ()):
+            self._set(probe, end(probe.state))
+            self._metrics.gone(probe.labels)
+
+    def forget_except(self, uids: Iterable[str]) -> None:
+        """Remove all pods but these."""
+        for uid in self._pods.keys() - set(uids):
+            self.remove_pod(uid)
+
+    def results(self, pod: Pod) -> ProbeResults:
+        """The settled results for the containers of a pod."""
+        probes = self._pods.get(pod.uid)
+        if not probes:
+            return NO_RESULTS
+        found: dict[ProbeKind, dict[str, ProbeOutcome]] = {kind: {} for kind in ProbeKind}
+        for probe in probes:
+            if probe.state.result is not None:
+                found[probe.spec.kind][probe.state.container_id] = probe.state.result
+        return ProbeResults(
+            liveness=found[ProbeKind.LIVENESS],
+            startup=found[ProbeKind.STARTUP],
+            readiness=found[ProbeKind.READINESS],
+        )
+
+    async def close(self) -> None:
+        """Stop at once; what runs is given up."""
+        self._timetable.close()
+        running = [probe.task for probes in self._pods.values() for probe in probes if probe.task]
+        self._pods.clear()
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CLOSE_S)
+        self._prober.close()
+
+    # -- running -----------------------------------------------------------------------------
+
+    def _set(self, probe: _Probe, state: ProbeState) -> None:
+        """Take a new state over: what runs for another container is given up, the timer is set."""
+        old, probe.state = probe.state, state
+        if probe.task is not None and (state.ended or state.container_id != old.container_id):
+            probe.task.cancel()
+        self._arm(probe)
+
+    def _arm(self, probe: _Probe) -> None:
+        due = probe.state.due
+        if probe.entry is not None:
+            if probe.entry.item is not None and probe.entry.at == due:
+                return
+            self._timetable.take_back(probe.entry)
+            probe.entry = None
+        if due is not None and probe.task is None and not probe.queued:
+            probe.entry = self._timetable.add(due, probe)
+
+    def _due(self, probe: _Probe) -> None:
+        probe.entry = None
+        probe.queued = True
+        turns = self._commands if _field(probe).get("exec") else self._connections
+
+        def start() -> bool:
+            probe.queued = False
+            if probe.state.due is None:
+                return False
+            if probe.task is not None or probe.state.due > asyncio.get_running_loop().time():
+                self._arm(probe)
+                return False
+            self._start(probe, turns)
+            return True
+
+        turns.ask(start)
+
+    def _start(self, probe: _Probe, turns: Turns) -> None:
+        target = Target(
+            probe.pod,
+            probe.kind,
+            probe.container,
+            probe.state.container_id,
+            probe.pod_ip,
+            probe.spec,
+        )
+        loop = asyncio.get_running_loop()
+        begun, release = loop.time(), turns.hold()
+        task = loop.create_task(self._prober.run(target, quietly=probe.state.early))
+        probe.task = task
+
+        def done(task: asyncio.Task[ProbeOutcome | None]) -> None:
+            release()
+            probe.task = None
+            self._ended(probe, task, target.container_id, loop.time() - begun)
+
+        task.add_done_callback(done)
+
+    def _ended(
+        self,
+        probe: _Probe,
+        task: asyncio.Task[ProbeOutcome | None],
+        container_id: str,
+        seconds: float,
+    ) -> None:
+        if probe.pod.uid not in self._pods:
+            return
+        if task.cancelled() or container_id != probe.state.container_id:
+            self._arm(probe)
+            return
+        found = None
+        if error := task.exception():
+            # A probe that breaks on what a server sent must not stop the others, nor itself.
+            logger.error("probe broke", extra={"pod": probe.pod.key}, exc_info=error)
+        else:
+            found = task.result()
+        if found is not None:
+            self._metrics.probed(probe.labels, _WORDS[found], seconds)
+        now = asyncio.get_running_loop().time()
+        before = probe.state.result
+        self._set(probe, finished(probe.spec, probe.state, found, now))
+        after = probe.state.result
+        if after is not None and after is not before:
+            self._settled(probe, after)
+
+    def _settled(self, probe: _Probe, result: ProbeOutcome) -> None:
+        logger.debug(
+            "probe result",
+            extra={
+                "pod": probe.pod.key,
+                "container": probe.container["name"],
+                "probe": probe.spec.kind,
+                "result": result,
+            },
+        )
+        self._on_result(probe.pod.uid, probe.spec.kind, result)
+
+
+def _probes_of(pod: Pod) -> Iterator[_Probe]:
+    """The probes of regular containers and sidecars."""
+    for container_kind, container in pod.all_containers():
+        if container_kind is ContainerKind.EPHEMERAL:
+            continue
+        if container_kind is ContainerKind.INIT and not is_sidecar(container):
+            continue
+        for kind, field in FIELDS.items():
+            probe = container.get(field)
+            if isinstance(probe, dict):
+                yield _Probe(pod, container_kind, container, ProbeSpec.of(kind, probe))
+
+
+def _field(probe: _Probe) -> api.Probe:
+    found: api.Probe = probe.container.get(FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
+    return found

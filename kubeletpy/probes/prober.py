@@ -1,0 +1,148 @@
+"""One run of one probe: ask, tell the events and metrics what came of it.
+
+Must never decide what a result means for the container: that is :mod:`.schedule`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.handlers import http, tcp
+from kubeletpy.handlers.exec import run_command
+from kubeletpy.handlers.http_request import request_for
+from kubeletpy.handlers.network import Resolver
+from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
+from kubeletpy.handlers.ports import resolve_port
+from kubeletpy.pods.pod import ContainerKind, Pod, field_path
+from kubeletpy.probes.schedule import FIELDS, ProbeSpec
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.expansion import ExpansionTooLong, expand_all
+from kubeletpy.runtime_manager.protocol import ProbeOutcome
+
+logger = logging.getLogger(__name__)
+
+TRIES = 3
+"""When a probe cannot be run; never when it fails."""
+EVENT_TEXT = 1024
+"""Characters of a container's output that an event holds at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom to probe, and how."""
+
+    pod: Pod
+    kind: ContainerKind
+    container: api.Container
+    container_id: str
+    pod_ip: str
+    spec: ProbeSpec
+
+
+class ProbeMetrics(Protocol):
+    """What is counted of probes."""
+
+    def probed(self, target: tuple[str, ...], result: str, seconds: float) -> None:
+        """A run ended; ``target`` is (type, container, pod, namespace, uid)."""
+        ...
+
+    def gone(self, target: tuple[str, ...]) -> None:
+        """A probe is no more: its series go."""
+        ...
+
+
+class Prober:
+    """Runs probes."""
+
+    def __init__(self, runtime: RuntimeService, recorder: EventRecorder) -> None:
+        self._runtime = runtime
+        self._recorder = recorder
+        self._resolver = Resolver()
+
+    async def run(self, target: Target, *, quietly: bool) -> ProbeOutcome | None:
+        """Run a probe once; None: it could not be run. ``quietly``: a failure is not told."""
+        for attempt in range(TRIES):
+            try:
+                reply = await self._ask(target)
+            except HandlerError as error:
+                if attempt < TRIES - 1:
+                    await asyncio.sleep(0)  # the others' turn, should all fail at once
+                    continue
+                if not quietly:
+                    text = f"probe errored and resulted in unknown state: {error}"
+                    self._tell(target, "Unhealthy", text)
+                return None
+            break
+        if reply.answer is Answer.FAILURE:
+            if not quietly:
+                self._tell(target, "Unhealthy", f"probe failed: {reply.output}")
+            return ProbeOutcome.FAILURE
+        if reply.answer is Answer.WARNING:
+            self._tell(target, "ProbeWarning", f"probe warning: {reply.output}")
+        return ProbeOutcome.SUCCESS
+
+    def close(self) -> None:
+        """Let go of what name look-ups use."""
+        self._resolver.close()
+
+    async def _ask(self, target: Target) -> Reply:
+        """Ask the container. Raises HandlerError."""
+        probe: api.Probe = target.container.get(FIELDS[target.spec.kind], {})  # type: ignore[assignment]
+        ports = target.container.get("ports") or ()
+        timeout = target.spec.timeout
+        if command := probe.get("exec"):
+            words = _expanded(target.container, command.get("command") or ())
+            return await run_command(self._runtime, target.container_id, words, timeout)
+        if (get := probe.get("httpGet")) is not None:
+            request = request_for(get, ports, target.pod_ip, "probe")
+            _must_have_address(request.host)
+            return await http.probe(self._resolver, request, timeout)
+        if (socket := probe.get("tcpSocket")) is not None:
+            host = str(socket.get("host") or "") or target.pod_ip
+            _must_have_address(host)
+            port = resolve_port(socket.get("port"), ports)
+            return await tcp.connect(self._resolver, host, port, timeout)
+        if (call := probe.get("grpc")) is not None:
+            from kubeletpy.handlers import grpc_health  # only nodes with such probes pay for it
+
+            _must_have_address(target.pod_ip)
+            port = resolve_port(call.get("port"), ())
+            service = str(call.get("service") or "")
+            return await grpc_health.check(target.pod_ip, port, service, timeout)
+        raise HandlerError(
+            f"missing probe handler for {target.pod.description}:{target.container['name']}"
+        )
+
+    def _tell(self, target: Target, reason: str, text: str) -> None:
+        reference = pod_reference(target.pod, field_path(target.kind, target.container["name"]))
+        message = f"{target.spec.kind} {text}"[:EVENT_TEXT]
+        self._recorder.event(reference, WARNING, reason, message)
+        logger.debug(message, extra={"pod": target.pod.key, "container": target.container["name"]})
+
+
+def _must_have_address(host: str) -> None:
+    if not host:
+        raise HandlerError("the pod has no IP address yet")
+
+
+def _expanded(container: api.Container, command: object) -> list[str]:
+    """A command with references to the container's plain variables replaced; others stay.
+
+    The variables are those whose values stand in the spec: nothing is fetched for a probe.
+    """
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise HandlerError("exec.command is not a list of strings")
+    variables = {
+        str(entry.get("name")): str(entry.get("value") or "")
+        for entry in container.get("env") or ()
+        if "value" in entry or "valueFrom" not in entry
+    }
+    try:
+        return expand_all(command, variables)
+    except ExpansionTooLong as error:
+        raise HandlerError(f"exec.command: {error}") from error

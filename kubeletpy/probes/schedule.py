@@ -1,0 +1,222 @@
+"""When a probe runs and what its result is: a state machine of pure functions.
+
+``look`` takes in what is known of the container, ``finished`` what a run has found. The state says
+when the next run is due; nobody needs to look in between. Sources: docs/reference, probes:
+workers, one tick. Must never read a clock: times are seconds of the event loop, given as ``now``.
+
+Three things differ from a worker that ticks each period, and none is visible but in speed:
+
+- A probe that waits (for its container, for the startup probe) has no timer; what it waits for
+  wakes it.
+- The first run that counts comes half a period to a period after probing may begin, which is where
+  a ticker that began with the pod has it. So a startup probe still has failureThreshold periods.
+- Before that, startup and readiness probes have early runs at growing pauses, as the kubelet
+  runs readiness probes early whenever it computes a status. An early success counts, an early
+  failure is neither counted nor told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kubeletpy.runtime_manager.protocol import ProbeOutcome
+
+EARLY_PAUSE_S = 0.1
+"""Pause after the first early run; each following one is twice as long."""
+RESTART_SLACK_S = 10.0
+"""A container that started longer than this before the agent was there before it."""
+TERMINAL = frozenset({"Succeeded", "Failed"})
+MAX_SECONDS = 1_000_000_000
+"""No time in a probe is taken for longer than this."""
+
+
+class ProbeKind(StrEnum):
+    """The three probes, by the word that events and metrics use."""
+
+    STARTUP = "Startup"
+    READINESS = "Readiness"
+    LIVENESS = "Liveness"
+
+
+FIELDS: Mapping[ProbeKind, str] = {
+    ProbeKind.STARTUP: "startupProbe",
+    ProbeKind.READINESS: "readinessProbe",
+    ProbeKind.LIVENESS: "livenessProbe",
+}
+_INITIAL = {
+    ProbeKind.STARTUP: ProbeOutcome.UNKNOWN,
+    ProbeKind.READINESS: ProbeOutcome.FAILURE,
+    ProbeKind.LIVENESS: ProbeOutcome.SUCCESS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """How a probe is run. Seconds and counts; whatever a manifest says, they are sane."""
+
+    kind: ProbeKind
+    period: float = 10
+    timeout: float = 1
+    initial_delay: float = 0
+    failure_threshold: int = 3
+    success_threshold: int = 1
+
+    @classmethod
+    def of(cls, kind: ProbeKind, probe: Mapping[str, object]) -> ProbeSpec:
+        """Read from the API's Probe, with the API's defaults for what is missing."""
+
+        def number(field: str, default: int, least: int = 1) -> int:
+            value = probe.get(field)
+            if not isinstance(value, int) or value < least:
+                return default
+            return min(value, MAX_SECONDS)
+
+        return cls(
+            kind,
+            number("periodSeconds", 10),
+            number("timeoutSeconds", 1),
+            number("initialDelaySeconds", 0, 0),
+            number("failureThreshold", 3),
+            number("successThreshold", 1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the pod's status says of the container."""
+
+    phase: str
+    container_id: str = ""
+    running_for: float | None = None
+    """Seconds since the container started; None when it does not run."""
+    survivor: bool = False
+    """It runs, and started more than RESTART_SLACK_S before the agent."""
+    started: bool = False
+    may_run_again: bool = True
+    """For a container that does not run: whether it will be restarted."""
+    deleting: bool = False
+    """Deletion of the pod was asked for, or its termination has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeState:
+    """What a probe remembers."""
+
+    container_id: str = ""
+    result: ProbeOutcome | None = None
+    """The settled result for that container."""
+    last: ProbeOutcome | None = None
+    streak: int = 0
+    """Runs in a row that found ``last``."""
+    on_hold: bool = False
+    """Nothing to do until there is a new container."""
+    ended: bool = False
+    """Nothing to do for good, unless there is a new container after all."""
+    survivor: bool = False
+    due: float | None = None
+    """When to run next; None: not until ``look`` says otherwise."""
+    counts_from: float = 0.0
+    """When the first run is due that counts whatever it finds."""
+    pause: float = EARLY_PAUSE_S
+    """After the next early run."""
+
+    @property
+    def early(self) -> bool:
+        """Whether the run that is due is an early one."""
+        return self.due is not None and self.due < self.counts_from
+
+
+def look(
+    spec: ProbeSpec, state: ProbeState, seen: Seen | None, now: float, draw: float
+) -> ProbeState:
+    """Take in what is known of the container. ``draw`` is random, from 0 to below 1."""
+    if seen is None:
+        return state
+    if seen.phase in TERMINAL:
+        return end(state)
+    if not seen.container_id:
+        return _wait(state)
+    if seen.container_id != state.container_id:
+        state = _adopt(spec, seen)
+    if state.ended or state.on_hold:
+        return state
+    if seen.running_for is None:
+        if not seen.may_run_again:
+            return end(state)
+        return replace(_wait(state), result=ProbeOutcome.FAILURE)
+    if seen.deleting and spec.kind is not ProbeKind.READINESS:
+        return end(state)
+    if seen.started is (spec.kind is ProbeKind.STARTUP):
+        return _wait(state)
+    if state.due is not None:
+        return state
+    return _begin(spec, state, now + max(0.0, spec.initial_delay - seen.running_for), draw)
+
+
+def finished(
+    spec: ProbeSpec, state: ProbeState, found: ProbeOutcome | None, now: float
+) -> ProbeState:
+    """Take in what the run that was due has found; None: it could not be run."""
+    if state.due is None or state.ended or state.on_hold:
+        return state
+    early = state.early
+    if found is None or (early and found is ProbeOutcome.FAILURE):
+        return _again(spec, state, now, early)
+    streak = state.streak + 1 if found is state.last else 1
+    state = replace(_again(spec, state, now, early=False), last=found, streak=streak)
+    succeeded = found is ProbeOutcome.SUCCESS
+    if streak < (spec.success_threshold if succeeded else spec.failure_threshold):
+        return state
+    state = replace(state, result=found)
+    if spec.kind is ProbeKind.STARTUP or (spec.kind is ProbeKind.LIVENESS and not succeeded):
+        return replace(state, on_hold=True, streak=0, due=None)
+    return state
+
+
+def end(state: ProbeState) -> ProbeState:
+    """Stop, and forget the result."""
+    return replace(state, ended=True, result=None, due=None)
+
+
+def _wait(state: ProbeState) -> ProbeState:
+    return state if state.due is None else replace(state, due=None)
+
+
+def _adopt(spec: ProbeSpec, seen: Seen) -> ProbeState:
+    """A new container: all that was known is of an old one.
+
+    A container that was there before this agent keeps the state that the API shows until a probe
+    has settled. One that had started has: that is never taken back.
+    """
+    result: ProbeOutcome | None = None
+    if spec.kind is ProbeKind.STARTUP and seen.started:
+        result = ProbeOutcome.SUCCESS
+    elif not seen.survivor:
+        result = _INITIAL[spec.kind]
+    return ProbeState(seen.container_id, result, survivor=seen.survivor)
+
+
+def _begin(spec: ProbeSpec, state: ProbeState, opens: float, draw: float) -> ProbeState:
+    """Probing may begin at ``opens``: when are the first runs?
+
+    After a restart of the agent all probes of the node begin at once, so they spread over their
+    whole period.
+    """
+    if state.survivor:
+        due = opens + spec.period * draw
+        return replace(state, due=due, counts_from=due)
+    counts_from = opens + spec.period * (0.5 + draw / 2)
+    due = counts_from if spec.kind is ProbeKind.LIVENESS else opens
+    return replace(state, due=due, counts_from=counts_from, pause=EARLY_PAUSE_S)
+
+
+def _again(spec: ProbeSpec, state: ProbeState, now: float, early: bool) -> ProbeState:
+    """When to run next: on the period's grid, or at once when a run has outlasted its period."""
+    assert state.due is not None
+    if early:
+        due = min(now + state.pause, state.counts_from)
+        return replace(state, due=due, pause=state.pause * 2)
+    due = max(state.due + spec.period, now)
+    return replace(state, due=due, counts_from=min(due, state.counts_from))

@@ -1,0 +1,70 @@
+"""From a pod and its API status to what its probes have to know of each container. Pure."""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.restart_rules import restart_after_exit, triggers_restart_all
+from kubeletpy.probes.schedule import RESTART_SLACK_S, Seen
+
+
+def see(
+    pod: Pod,
+    container: api.Container,
+    status: api.PodStatus,
+    *,
+    now: float,
+    agent_started_at: float,
+) -> Seen:
+    """What the status says of a container. ``now`` and ``agent_started_at`` in Unix seconds."""
+    phase = status.get("phase") or ""
+    known = _find(status, container["name"])
+    container_id = (known or {}).get("containerID", "").partition("://")[2]
+    if known is None or not container_id:
+        return Seen(phase)
+    state = known.get("state") or {}
+    running_for, survivor = None, False
+    if "running" in state:
+        started_at = state["running"].get("startedAt")
+        since = parse_time(started_at) if started_at else now
+        running_for = max(0.0, now - since)
+        survivor = bool(started_at) and since < agent_started_at - RESTART_SLACK_S
+    return Seen(
+        phase=phase,
+        container_id=container_id,
+        running_for=running_for,
+        survivor=survivor,
+        started=bool(known.get("started")),
+        may_run_again="terminated" not in state
+        or _may_run_again(pod, container, status, state["terminated"].get("exitCode", 0)),
+        deleting=pod.being_deleted,
+    )
+
+
+def _find(status: api.PodStatus, name: str) -> api.ContainerStatus | None:
+    for entries in (status.get("containerStatuses"), status.get("initContainerStatuses")):
+        for entry in entries or ():
+            if entry.get("name") == name:
+                return entry
+    return None
+
+
+def _may_run_again(
+    pod: Pod, container: api.Container, status: api.PodStatus, exit_code: int
+) -> bool:
+    return restart_after_exit(pod.restart_policy, container, exit_code)[0] or _restarts_all(
+        pod, status
+    )
+
+
+def _restarts_all(pod: Pod, status: api.PodStatus) -> bool:
+    """Whether some container's exit has all of them restarted."""
+    for container in (*pod.init_containers, *pod.containers):
+        if not container.get("restartPolicyRules"):
+            continue
+        state = (_find(status, container["name"]) or {}).get("state") or {}
+        ended = state.get("terminated")
+        if ended is not None and triggers_restart_all(container, ended.get("exitCode", 0)):
+            return True
+    return False

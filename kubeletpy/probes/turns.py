@@ -1,0 +1,55 @@
+"""How many probes run at once: a queue that no probe can block for long.
+
+A command costs the machine a process, a connection costs little: each has a limit of its own. A
+place is given back after HOLD_S even while its probe still runs, for what takes so long is
+waiting, not working; so probes that hang can make others late by that much, and not by their
+timeouts. Each probe runs at most once at a time, which bounds all of them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+HOLD_S = 1.0
+
+
+class Turns:
+    """Places for runs; in the order of asking."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[Callable[[], bool]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return len(self._waiting)
+
+    def ask(self, start: Callable[[], bool]) -> None:
+        """Call ``start`` as soon as there is a place; it says whether it took it."""
+        self._waiting.append(start)
+        self._next()
+
+    def hold(self) -> Callable[[], None]:
+        """For who was started: give the place back with what is returned, once or more often."""
+        loop = asyncio.get_running_loop()
+        held = True
+
+        def release() -> None:
+            nonlocal held
+            if held:
+                held = False
+                timer.cancel()
+                self._free += 1
+                self._next()
+
+        timer = loop.call_later(HOLD_S, release)
+        return release
+
+    def _next(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            if not self._waiting.popleft()():
+                self._free += 1

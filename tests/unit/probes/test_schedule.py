@@ -1,0 +1,246 @@
+"""The rows of docs/reference, probes: workers and one tick, on the pure state machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kubeletpy.probes.schedule import (
+    EARLY_PAUSE_S,
+    ProbeKind,
+    ProbeSpec,
+    ProbeState,
+    Seen,
+    end,
+    finished,
+    look,
+)
+from kubeletpy.runtime_manager.protocol import ProbeOutcome
+
+OK, BAD, UNKNOWN = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.UNKNOWN
+STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS
+KINDS = (STARTUP, READINESS, LIVENESS)
+
+
+def spec(kind: ProbeKind, **more: float) -> ProbeSpec:
+    return replace(ProbeSpec(kind), **more)
+
+
+def running(kind: ProbeKind = LIVENESS, **more: object) -> Seen:
+    """A container that this kind of probe is for: not started for startup probes."""
+    seen = Seen("Running", "c1", running_for=0.0, started=kind is not STARTUP)
+    return replace(seen, **more)
+
+
+def begun(kind: ProbeKind, now: float = 100.0, draw: float = 0.0, **fields: float) -> ProbeState:
+    return look(spec(kind, **fields), ProbeState(), running(kind), now, draw)
+
+
+@pytest.mark.parametrize(
+    ("kind", "initial"), [(STARTUP, UNKNOWN), (READINESS, BAD), (LIVENESS, OK)]
+)
+def test_initial_result_of_a_new_container(kind: ProbeKind, initial: ProbeOutcome) -> None:
+    assert begun(kind).result is initial
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_status_no_container_nothing_to_do(kind: ProbeKind) -> None:
+    assert look(spec(kind), ProbeState(), None, 5, 0) == ProbeState()
+    assert look(spec(kind), ProbeState(), Seen("Pending"), 5, 0) == ProbeState()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_terminal_phase_ends_it(kind: ProbeKind, phase: str) -> None:
+    state = look(spec(kind), begun(kind), running(kind, phase=phase), 101, 0)
+    assert (state.ended, state.result, state.due) == (True, None, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_container_starts_afresh_also_from_hold_and_end(kind: ProbeKind) -> None:
+    new = running(kind, container_id="c2")
+    for old in (
+        replace(begun(kind), on_hold=True, due=None, result=BAD),
+        end(begun(kind)),
+        replace(begun(kind), streak=2, last=BAD),
+    ):
+        state = look(spec(kind), old, new, 200, 0)
+        assert state.container_id == "c2"
+        assert (state.on_hold, state.ended, state.streak, state.last) == (False, False, 0, None)
+        assert state.due is not None
+        assert state.due >= 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "started", "result"),
+    [
+        (STARTUP, False, None),
+        (STARTUP, True, OK),
+        (READINESS, True, None),
+        (LIVENESS, True, None),
+    ],
+)
+def test_a_container_older_than_the_agent_keeps_what_the_api_shows(
+    kind: ProbeKind, started: bool, result: ProbeOutcome | None
+) -> None:
+    seen = running(kind, survivor=True, started=started, running_for=500.0)
+    assert look(spec(kind), ProbeState(), seen, 0, 0).result is result
+
+
+def test_after_a_restart_of_the_agent_probes_spread_over_their_period() -> None:
+    seen = running(READINESS, survivor=True, running_for=500.0)
+    dues = [look(spec(READINESS), ProbeState(), seen, 50, n / 10).due for n in range(10)]
+    assert dues == pytest.approx([50 + n for n in range(10)])
+
+
+def test_what_has_started_is_not_taken_back_by_a_restart_of_the_agent() -> None:
+    seen = running(STARTUP, started=True, running_for=3.0)
+    assert look(spec(STARTUP), ProbeState(), seen, 0, 0).result is OK
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_not_running_is_failure_until_it_runs_again(kind: ProbeKind) -> None:
+    stopped = running(kind, running_for=None)
+    state = look(spec(kind), begun(kind), stopped, 105, 0)
+    assert (state.result, state.due, state.ended) == (BAD, None, False)
+    gone = look(spec(kind), begun(kind), replace(stopped, may_run_again=False), 105, 0)
+    assert gone.ended
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(STARTUP, True), (READINESS, False), (LIVENESS, True)])
+def test_deletion_ends_liveness_and_startup(kind: ProbeKind, ends: bool) -> None:
+    state = look(spec(kind), begun(kind), running(kind, deleting=True), 105, 0)
+    assert state.ended is ends
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_hold_nothing_but_a_new_container_counts(kind: ProbeKind) -> None:
+    held = replace(begun(kind), on_hold=True, due=None, result=BAD)
+    assert look(spec(kind), held, running(kind, running_for=None), 105, 0) == held
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_startup_probe_goes_first(kind: ProbeKind) -> None:
+    other = running(kind, started=kind is STARTUP)
+    assert look(spec(kind), ProbeState(), other, 5, 0).due is None
+    waiting = look(spec(kind), begun(kind), other, 105, 0)
+    assert waiting.due is None
+    assert look(spec(kind), waiting, running(kind), 106, 0).due is not None
+
+
+@pytest.mark.parametrize(("ran", "opens"), [(0.0, 130.0), (12.0, 118.0), (40.0, 100.0)])
+def test_initial_delay_counts_from_the_containers_start(ran: float, opens: float) -> None:
+    what = spec(READINESS, initial_delay=30)
+    state = look(what, ProbeState(), running(READINESS, running_for=ran), 100, 0.5)
+    assert state.due == opens
+    assert state.counts_from == opens + 7.5
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.3, 0.999])
+def test_liveness_begins_within_the_second_half_of_a_period(draw: float) -> None:
+    state = begun(LIVENESS, draw=draw)
+    assert not state.early
+    assert 105 <= state.due <= 110
+
+
+def test_a_due_time_is_not_moved_by_looking_again() -> None:
+    state = begun(LIVENESS, draw=0.2)
+    assert look(spec(LIVENESS), state, running(), 103, 0.9) == state
+
+
+@pytest.mark.parametrize("kind", [STARTUP, READINESS])
+def test_early_runs_at_growing_pauses_until_the_first_that_counts(kind: ProbeKind) -> None:
+    state, what = begun(kind, draw=0.0), spec(kind)
+    pauses = []
+    while state.early:
+        now = state.due
+        state = finished(what, state, BAD, now)
+        pauses.append(state.due - now)
+        assert (state.streak, state.last) == (0, None)
+    assert pauses[:5] == pytest.approx([EARLY_PAUSE_S * 2**n for n in range(5)])
+    assert state.due == state.counts_from == 105
+    assert len(pauses) < 8
+
+
+def test_an_early_success_counts_and_sets_the_grid() -> None:
+    state = finished(spec(READINESS), begun(READINESS), OK, 100.03)
+    assert state.result is OK
+    assert (state.due, state.early) == (110, False)
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 5])
+@pytest.mark.parametrize("kind", [STARTUP, LIVENESS])
+def test_failure_threshold(kind: ProbeKind, threshold: int) -> None:
+    what = spec(kind, failure_threshold=threshold)
+    state = replace(begun(kind), due=110, counts_from=110)
+    before = state.result
+    for n in range(threshold):
+        assert state.result is before
+        state = finished(what, state, BAD, 110 + 10 * n)
+    assert (state.result, state.on_hold, state.due) == (BAD, True, None)
+
+
+def test_a_startup_probe_has_its_thresholds_time() -> None:
+    """failureThreshold periods, less at most half of one, whatever is drawn."""
+    what = spec(STARTUP, failure_threshold=6, period=10)
+    for draw in (0.0, 0.5, 0.99):
+        state, now = begun(STARTUP, now=0.0, draw=draw), 0.0
+        while not state.on_hold:
+            now = state.due
+            state = finished(what, state, BAD, now)
+        assert 55 <= now <= 60
+
+
+def test_success_threshold_of_readiness() -> None:
+    what = spec(READINESS, success_threshold=3)
+    state = begun(READINESS, success_threshold=3)
+    dues = []
+    while state.result is not OK:
+        dues.append(state.due)
+        state = finished(what, state, OK, state.due)
+    assert dues == [100, 110, 120]
+    assert state.due == 130
+
+
+def test_a_change_of_answer_counts_from_one() -> None:
+    what = spec(READINESS, failure_threshold=2)
+    state = finished(what, begun(READINESS), OK, 100)
+    for found, result in ((BAD, OK), (OK, OK), (BAD, OK), (BAD, BAD), (BAD, BAD), (OK, OK)):
+        state = finished(what, state, found, state.due)
+        assert state.result is result
+
+
+def test_liveness_goes_on_after_success_and_startup_holds() -> None:
+    alive = finished(spec(LIVENESS), replace(begun(LIVENESS), counts_from=0), OK, 105)
+    assert (alive.result, alive.on_hold, alive.due is None) == (OK, False, False)
+    started = finished(spec(STARTUP), begun(STARTUP), OK, 100)
+    assert (started.result, started.on_hold, started.due) == (OK, True, None)
+
+
+def test_what_could_not_be_run_does_not_count() -> None:
+    state = replace(begun(READINESS), due=110, counts_from=110, last=BAD, streak=2)
+    after = finished(spec(READINESS), state, None, 110.5)
+    assert (after.streak, after.last, after.due) == (2, BAD, 120)
+
+
+@pytest.mark.parametrize(("took", "due"), [(0.2, 120), (9.9, 120), (14.0, 124), (25.0, 135)])
+def test_the_grid_holds_and_slow_runs_follow_at_once(took: float, due: float) -> None:
+    state = replace(begun(LIVENESS), due=110.0, counts_from=110)
+    assert finished(spec(LIVENESS), state, OK, 110 + took).due == due
+
+
+def test_a_run_that_outlives_its_reason_changes_nothing() -> None:
+    for state in (
+        replace(begun(LIVENESS), due=None),
+        end(begun(LIVENESS)),
+        replace(begun(LIVENESS), on_hold=True),
+    ):
+        assert finished(spec(LIVENESS), state, BAD, 110) == state
+
+
+def test_a_spec_is_sane_whatever_a_manifest_says() -> None:
+    wild = {"periodSeconds": 0, "timeoutSeconds": -3, "failureThreshold": "x"}
+    wild |= {"initialDelaySeconds": 10**15, "successThreshold": None}
+    assert ProbeSpec.of(LIVENESS, wild) == ProbeSpec(LIVENESS, initial_delay=10**9)
+    assert ProbeSpec.of(LIVENESS, {}) == ProbeSpec(LIVENESS, 10, 1, 0, 3, 1)
