@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.events.log_recorder import LogRecorder
-from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference, pod_reference
+from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
+from kubeletpy.explain.snapshot import Rooms, Snapshots
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.kubeapi.events import EventWriter
@@ -52,6 +54,7 @@ from kubeletpy.syncloop.pleg import Pleg
 from kubeletpy.syncloop.sources.api import ApiSource
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
+from kubeletpy.trace.spans import Traces
 from kubeletpy.upkeep import Upkeep
 from kubeletpy.volumes.unsupported import UnsupportedVolumes
 
@@ -82,6 +85,7 @@ class Agent:
             else None
         )
         self.recorder: EventRecorder = self._events or LogRecorder()
+        self.traces = Traces()
         self.runtime = self._make_runtime_manager()
         self.monitor = RuntimeMonitor(self.runtime, self._node_changed)
         self.statuses = ApiStatusManager(
@@ -90,6 +94,8 @@ class Agent:
             mirror_of=self.pods.mirror_of,
             on_termination=self._container_terminated,
             on_written=self.metrics.workers.pod_status_sync_duration.observe,
+            on_refused=self._status_refused,
+            traces=self.traces,
             rng=parts.rng,
         )
         self.node = self._make_node_manager(api)
@@ -116,6 +122,7 @@ class Agent:
         self._sources = self._make_sources(api)
         self.loop = self._make_loop()
         self.upkeep = self._make_upkeep()
+        self.explain = self._make_explain()
         self._started_at = asyncio.get_running_loop().time()
         if parts.on_connection is not None:
             parts.on_connection(self.monitor.connection_changed)
@@ -227,6 +234,7 @@ class Agent:
             settings=parts.requeue,
             rng=parts.rng,
             current_pod=self.pods.current,
+            traces=self.traces,
             metrics=self.metrics.workers,
             on_finished=self._pod_finished,
         )
@@ -300,6 +308,21 @@ class Agent:
             all_sources_ready=lambda: self.loop.all_sources_ready,
             removable=self._content_removable,
         )
+
+    def _make_explain(self) -> ExplainServer:
+        rooms = Rooms(
+            self.pods,
+            self.workers,
+            self.statuses,
+            self.cache,
+            self.services.reasons,
+            self.services.probes,
+            self.parts.clock,
+            self.runtime_error,
+            self.monitor.network_error,
+        )
+        self.snapshots = Snapshots(rooms)
+        return ExplainServer(self.parts.root_dir / SOCKET_NAME, self.snapshots, self.traces)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -435,6 +458,10 @@ class Agent:
     def _after_housekeeping(self, found: NodePods) -> None:
         self.probes.forget_except(found.possibly_running)
         self.directories.sweep_soon(found.desired | found.possibly_running)
+
+    def _status_refused(self, pod: Pod, why: str) -> None:
+        message = f"The API does not take the pod's status: {why}"
+        self.recorder.event(pod_reference(pod), WARNING, "FailedStatusUpdate", message)
 
     def _container_terminated(self, field: str, exit_code: int, reason: str) -> None:
         kind = CONTAINER_TYPES[field]

@@ -130,6 +130,8 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     )
     agent = Agent(parts)
     await _serve_health(settings, agent, stack)
+    await agent.explain.start()
+    stack.push_async_callback(agent.explain.close)
     return agent
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
     "up": ("kubeletpy.cli.up", "start a node with its own embedded Kubernetes API"),
+    "explain": ("kubeletpy.cli.explain", "say why a pod is as it is, and what it waits for"),
+    "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, phase by phase"),
     "version": ("kubeletpy.cli.version", "say which version this is"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""

@@ -10,7 +10,7 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, Invalid, Unavailable
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status.manager import GIVE_UP_AFTER, SAY_AFTER
 from kubeletpy.trace.spans import Traces
-from tests.virtual_time import on_virtual_time
+from tests.virtual_time import eventually, on_virtual_time
 
 from .samples import pod
 from .test_manager import RecordingApi, manager, phase, settle
@@ -70,8 +70,7 @@ async def test_the_problem_is_there_to_be_asked_for_until_the_write_succeeds() -
     problem = of.problem(pod().uid)
     assert problem is not None
     assert (problem.message, problem.count) == ("down", 1)
-    while len(api.failures) > 0:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: not api.failures)
     problem = of.problem(pod().uid)
     assert problem is not None
     assert (problem.message, problem.count) == (str(FORBIDDEN), 1 + SAY_AFTER)
@@ -79,5 +78,7 @@ async def test_the_problem_is_there_to_be_asked_for_until_the_write_succeeds() -
     assert of.problem(pod().uid) is None
     assert of.problem("unknown") is None
     assert said == [str(FORBIDDEN)]
-    (span,) = [s for s in [*(traces.of(pod().uid) or pytest.fail()).start]]
+    trace = traces.of(pod().uid)
+    assert trace is not None
+    (span,) = trace.start
     assert (span.name, span.detail) == ("write status", "Running, Ready")

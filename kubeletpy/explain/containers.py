@@ -1,0 +1,127 @@
+"""The containers of a pod and how their runs ended, from its status and the runtime's records.
+
+Pure. What comes from outside (messages, reasons) is cut and put on one line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy.api.times import parse_time
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import ContainerView, Exit
+from kubeletpy.explain.words import one_line
+from kubeletpy.pods.pod import ContainerKind, is_sidecar
+from kubeletpy.pods.runtime_status import ContainerState
+
+MAX_EXITS = 20
+_FIELDS = {
+    ContainerKind.INIT: "initContainerStatuses",
+    ContainerKind.REGULAR: "containerStatuses",
+    ContainerKind.EPHEMERAL: "ephemeralContainerStatuses",
+}
+
+
+def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
+    """Every container that the pod asks for, in the order of the spec."""
+    if facts.pod is None:
+        return ()
+    views = []
+    for kind, container in facts.pod.all_containers():
+        entry = _entry(facts, _FIELDS[kind], container["name"])
+        word = {ContainerKind.REGULAR: "container", ContainerKind.EPHEMERAL: "ephemeral"}.get(
+            kind, "sidecar" if is_sidecar(container) else "init"
+        )
+        views.append(_view(entry, container["name"], word, container.get("image") or ""))
+    order = {"init": 0, "sidecar": 0, "container": 1, "ephemeral": 2}
+    return tuple(sorted(views, key=lambda view: order[view.kind]))
+
+
+def exits(facts: PodFacts) -> tuple[Exit, ...]:
+    """How containers ended, newest first: what the runtime remembers, else the status."""
+    found = []
+    seen: set[str] = set()
+    for record in facts.runtime.containers if facts.runtime is not None else ():
+        if record.state is not ContainerState.EXITED:
+            continue
+        seen.add(record.id)
+        found.append(
+            Exit(
+                record.name,
+                record.restart_count,
+                record.exit_code,
+                record.reason,
+                one_line(record.message),
+                record.started_at / 1e9 if record.started_at > 0 else None,
+                record.finished_at / 1e9 if record.finished_at > 0 else None,
+            )
+        )
+    for field in _FIELDS.values():
+        for entry in _entries(facts, field):
+            for name in ("state", "lastState"):
+                ended = (entry.get(name) or {}).get("terminated")
+                if ended and _bare(ended.get("containerID")) not in seen:
+                    found.append(_exit(entry.get("name", ""), ended))
+    found.sort(key=lambda one: one.finished_at or 0.0, reverse=True)
+    return tuple(found[:MAX_EXITS])
+
+
+def last_exit(facts: PodFacts, name: str) -> Exit | None:
+    """How a container's newest ended run ended."""
+    return next((one for one in exits(facts) if one.container == name), None)
+
+
+def _entries(facts: PodFacts, field: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = facts.status.get(field) or []  # type: ignore[assignment]
+    return found
+
+
+def _entry(facts: PodFacts, field: str, name: str) -> dict[str, Any]:
+    return next((one for one in _entries(facts, field) if one.get("name") == name), {})
+
+
+def _view(entry: dict[str, Any], name: str, kind: str, image: str) -> ContainerView:
+    states = entry.get("state") or {}
+    state = next(iter(states), "waiting")
+    detail = states.get(state) or {}
+    since = detail.get("startedAt") if state == "running" else detail.get("finishedAt")
+    reason = detail.get("reason") or ""
+    if state == "terminated":
+        reason = f"{reason} ({detail.get('exitCode', 0)})".strip()
+    return ContainerView(
+        name,
+        kind,
+        image,
+        state,
+        reason,
+        one_line(detail.get("message") or ""),
+        _time(since),
+        bool(entry.get("ready")),
+        int(entry.get("restartCount") or 0),
+        _bare(entry.get("containerID")),
+    )
+
+
+def _exit(name: str, ended: dict[str, Any]) -> Exit:
+    return Exit(
+        name,
+        None,
+        int(ended.get("exitCode") or 0),
+        ended.get("reason") or "",
+        one_line(ended.get("message") or ""),
+        _time(ended.get("startedAt")),
+        _time(ended.get("finishedAt")),
+    )
+
+
+def _time(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
+
+
+def _bare(container_id: str | None) -> str:
+    return (container_id or "").rpartition("://")[2]

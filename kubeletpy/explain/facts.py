@@ -1,0 +1,67 @@
+"""What the rooms know of one pod at one moment: the input of every explanation.
+
+Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.history import HistoryEntry, LastStep
+from kubeletpy.podworkers.records import WorkerRecord
+from kubeletpy.runtime_manager.protocol import ProbeResults
+from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.status.manager import WriteProblem
+from kubeletpy.trace.spans import PodTrace
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One pod. Times are Unix seconds, but for those of the trace."""
+
+    now: float
+    uid: str
+    namespace: str
+    name: str
+    wall_offset: float = 0.0
+    """Add it to event-loop seconds to get Unix seconds."""
+    pod: Pod | None = None
+    """None: no source has it (any more)."""
+    mirror: Pod | None = None
+    record: WorkerRecord | None = None
+    status: api.PodStatus = field(default_factory=api.PodStatus)
+    runtime: PodRuntimeStatus | None = None
+    runtime_read_error: str = ""
+    history: tuple[HistoryEntry, ...] = ()
+    last_step: LastStep | None = None
+    next_step_at: float | None = None
+    start_errors: Mapping[str, StartError] = field(default_factory=dict)
+    write_problem: WriteProblem | None = None
+    trace: PodTrace | None = None
+    runtime_error: str = ""
+    network_error: str = ""
+    name_holder: str = ""
+    """The uid of another static pod that still has the name."""
+    probes: ProbeResults = field(default_factory=ProbeResults)
+
+    @property
+    def static(self) -> bool:
+        """Whether the pod comes from a manifest."""
+        return self.pod is not None and self.pod.is_static
+
+    @property
+    def phase(self) -> str:
+        """The phase as the agent sees it."""
+        return self.status.get("phase") or "Pending"
+
+    @property
+    def ready(self) -> bool:
+        """Whether the pod's Ready condition holds."""
+        return any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in self.status.get("conditions") or ()
+        )

@@ -1,0 +1,101 @@
+"""From what the rooms know to an explanation. Pure: the facts carry the time."""
+
+from __future__ import annotations
+
+from kubeletpy.explain.containers import containers, exits
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import Decided, PodExplanation, PodLine, WorkerView
+from kubeletpy.explain.verdict import verdict
+from kubeletpy.explain.waits import actions, waits
+from kubeletpy.explain.words import one_line
+from kubeletpy.podworkers.history import HistoryEntry
+from kubeletpy.podworkers.records import Stage, WorkerRecord
+
+_STATES = {
+    Stage.SYNC: "syncing",
+    Stage.TERMINATING: "terminating",
+    Stage.TERMINATED: "terminated",
+    Stage.FINISHED: "finished",
+}
+
+
+def explain(facts: PodFacts) -> PodExplanation:
+    """All about one pod."""
+    sentence, healthy = verdict(facts)
+    history = [_decided(entry) for entry in facts.history]
+    return PodExplanation(
+        at=facts.now,
+        namespace=facts.namespace,
+        name=facts.name,
+        uid=facts.uid,
+        static=facts.static,
+        verdict=sentence,
+        healthy=healthy,
+        phase=facts.phase,
+        ready=facts.ready,
+        pod_ips=_ips(facts),
+        worker=_worker(facts),
+        waits=waits(facts),
+        actions=actions(facts),
+        containers=containers(facts),
+        decisions=tuple(one for one in history if not _is_error(one)),
+        errors=tuple(one for one in history if _is_error(one)),
+        exits=exits(facts),
+    )
+
+
+def line(facts: PodFacts) -> PodLine:
+    """One pod in a list."""
+    sentence, healthy = verdict(facts)
+    state = _worker(facts).state
+    return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence)
+
+
+def _worker(facts: PodFacts) -> WorkerView:
+    record, last = facts.record, facts.last_step
+    error = "" if last is None or last.outcome is None else one_line(last.outcome.error)
+    if record is None:
+        return WorkerView("none", None, "", None, None, last.at if last else None, error)
+    return WorkerView(
+        state="waiting" if _waits_for_name(record) else _STATES[record.stage],
+        since=_since(record),
+        step="" if record.running is None else record.running.value,
+        grace=record.grace,
+        next_step_at=facts.next_step_at,
+        last_step_at=last.at if last else None,
+        last_error=error,
+    )
+
+
+def _waits_for_name(record: WorkerRecord) -> bool:
+    return record.stage is Stage.SYNC and record.started_at is None
+
+
+def _since(record: WorkerRecord) -> float | None:
+    match record.stage:
+        case Stage.SYNC:
+            return record.started_at or record.first_seen_at
+        case Stage.TERMINATING:
+            return record.terminating_at
+        case _:
+            return record.terminated_at
+
+
+def _decided(entry: HistoryEntry) -> Decided:
+    return Decided(
+        entry.at,
+        entry.decision.what,
+        one_line(entry.decision.why),
+        entry.count,
+        entry.last_at or None,
+    )
+
+
+def _is_error(one: Decided) -> bool:
+    return one.what.endswith(" failed")
+
+
+def _ips(facts: PodFacts) -> tuple[str, ...]:
+    return tuple(
+        entry.get("ip") or "" for entry in facts.status.get("podIPs") or () if entry.get("ip")
+    )

@@ -1,0 +1,130 @@
+"""What ``kubeletpy explain`` knows of a pod: plain immutable data, as it goes over the socket.
+
+Times are Unix seconds, None for unknown. Must never hold what is secret: no environment, no
+volume content, no credentials; only names, states, reasons and messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that has to happen, or a time that has to come, before the pod goes on."""
+
+    kind: str
+    """crash backoff, image backoff, image, start error, volume, network, runtime, static name,
+    grace period, hook, runtime call, retry, probe, init container, finalizer, API write, ..."""
+    subject: str
+    """The container, volume or object; may be empty."""
+    why: str
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is being done for the pod right now."""
+
+    what: str
+    subject: str
+    since: float
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision and why it was made; ``count`` times between ``at`` and ``last_at``."""
+
+    at: float
+    what: str
+    why: str
+    count: int = 1
+    last_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a run of a container ended."""
+
+    container: str
+    attempt: int | None
+    exit_code: int
+    reason: str
+    message: str
+    started_at: float | None
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """One container of the pod."""
+
+    name: str
+    kind: str
+    """init, sidecar, container or ephemeral."""
+    image: str
+    state: str
+    """waiting, running or terminated."""
+    reason: str
+    message: str
+    since: float | None
+    ready: bool
+    restarts: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """The pod's worker."""
+
+    state: str
+    """syncing, terminating, terminated, finished or none."""
+    since: float | None
+    step: str
+    """The step that is running; empty between two steps."""
+    grace: int | None
+    """Seconds that an ending pod has."""
+    next_step_at: float | None
+    last_step_at: float | None
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    """All about one pod."""
+
+    at: float
+    namespace: str
+    name: str
+    uid: str
+    static: bool
+    verdict: str
+    """One sentence: why it does not run, or how it runs."""
+    healthy: bool
+    """Whether all is as it should be."""
+    phase: str
+    ready: bool
+    pod_ips: tuple[str, ...]
+    worker: WorkerView
+    waits: tuple[Wait, ...]
+    actions: tuple[Action, ...]
+    containers: tuple[ContainerView, ...]
+    decisions: tuple[Decided, ...]
+    """Oldest first."""
+    errors: tuple[Decided, ...]
+    exits: tuple[Exit, ...]
+    """Newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodLine:
+    """One pod in a list."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    healthy: bool
+    verdict: str

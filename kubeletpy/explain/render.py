@@ -1,0 +1,168 @@
+"""An explanation as text that is good to read. Pure; works on the JSON that the socket gives.
+
+The first line is the answer. Everything from outside is on one line and without control
+characters, so that no pod can write to the reader's terminal what it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from kubeletpy.explain.words import ago, duration, one_line, until
+
+MAX_DECISIONS = 12
+MAX_ERRORS = 5
+MAX_EXITS = 6
+_BOLD, _RED, _GREEN, _DIM, _RESET = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
+
+View = Mapping[str, Any]
+
+
+class Paint:
+    """Colours, or none."""
+
+    def __init__(self, colours: bool) -> None:
+        self._on = colours
+
+    def __call__(self, code: str, text: str) -> str:
+        return f"{code}{text}{_RESET}" if self._on and text else text
+
+
+def pods(lines: Sequence[View], *, colours: bool = False) -> str:
+    """All pods of the node, one line each."""
+    if not lines:
+        return "no pods on this node\n"
+    paint = Paint(colours)
+    names = [one_line(f"{each['namespace']}/{each['name']}") for each in lines]
+    wide = max(len(name) for name in names)
+    rows = []
+    for name, each in zip(names, lines, strict=True):
+        verdict = one_line(each["verdict"], 300)
+        rows.append(f"{name:<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
+    return "\n".join(rows) + "\n"
+
+
+def pod(view: View, *, colours: bool = False) -> str:
+    """All about one pod."""
+    paint, now = Paint(colours), float(view["at"])
+    name = one_line(f"{view['namespace']}/{view['name']}")
+    tint = _GREEN if view["healthy"] else _RED
+    parts = [
+        f"{paint(_BOLD, name)}: {paint(tint, one_line(view['verdict']))}",
+        _facts(view, now),
+        _waits(view["waits"], now),
+        _actions(view["actions"], now),
+        _containers(view["containers"], now),
+        _exits(view["exits"], now),
+        _history("Last errors", view["errors"], MAX_ERRORS, now),
+        _history("Last decisions", view["decisions"], MAX_DECISIONS, now),
+    ]
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    if not colours:
+        return text
+    return "\n".join(_heading(line, paint) for line in text.split("\n"))
+
+
+def _heading(line: str, paint: Paint) -> str:
+    return paint(_BOLD, line) if line and not line.startswith(" ") and ":" not in line else line
+
+
+def _facts(view: View, now: float) -> str:
+    worker = view["worker"]
+    state = worker["state"] + _for(worker["since"], now)
+    if worker["step"]:
+        state += ", a step runs"
+    if worker["grace"] is not None and worker["state"] in ("terminating", "terminated"):
+        state += f", grace period {worker['grace']}s"
+    rows = [("Worker", state)]
+    if worker["next_step_at"] is not None:
+        rows.append(
+            ("Next look", f"{until(worker['next_step_at'], now)}, or when something happens")
+        )
+    ready = "Ready" if view["ready"] else "not Ready"
+    rows.append(("Status", f"{view['phase']}, {ready}"))
+    if view["pod_ips"]:
+        rows.append(("Address", ", ".join(view["pod_ips"])))
+    rows.append(("UID", view["uid"] + (" (static pod)" if view["static"] else "")))
+    return "\n".join(f"  {name:<10} {one_line(text)}" for name, text in rows)
+
+
+def _for(since: float | None, now: float) -> str:
+    return "" if since is None else f" for {duration(now - since)}"
+
+
+def _waits(waits: Sequence[View], now: float) -> str:
+    rows = []
+    for wait in waits:
+        when = []
+        if wait["since"] is not None:
+            when.append(f"for {duration(now - wait['since'])}")
+        if wait["until"] is not None:
+            when.append(f"until {_clock(wait['until'])} ({until(wait['until'], now)})")
+        rows.append((wait["kind"], wait["subject"], ", ".join(when), wait["why"]))
+    return _table("Waits for", rows)
+
+
+def _actions(actions: Sequence[View], now: float) -> str:
+    rows = []
+    for action in actions:
+        end = "" if action["until"] is None else f"at most until {_clock(action['until'])}"
+        rows.append(
+            (action["what"], action["subject"], f"for {duration(now - action['since'])}", end)
+        )
+    return _table("Is doing", rows)
+
+
+def _containers(containers: Sequence[View], now: float) -> str:
+    rows = []
+    for view in containers:
+        state = view["state"] + (f" {view['reason']}" if view["reason"] else "")
+        if view["since"] is not None and view["state"] == "running":
+            state += f" for {duration(now - view['since'])}"
+        ready = "ready" if view["ready"] else "not ready"
+        restarts = f"{view['restarts']} restarts" if view["restarts"] != 1 else "1 restart"
+        rows.append((view["name"], view["kind"], state, ready, restarts, view["image"]))
+    return _table("Containers", rows)
+
+
+def _exits(exits: Sequence[View], now: float) -> str:
+    rows = []
+    for one in exits[:MAX_EXITS]:
+        when = "" if one["finished_at"] is None else ago(one["finished_at"], now)
+        ran = ""
+        if one["started_at"] is not None and one["finished_at"] is not None:
+            ran = f"after {duration(one['finished_at'] - one['started_at'])}"
+        attempt = "" if one["attempt"] is None else f"run {one['attempt'] + 1}"
+        how = f"exit code {one['exit_code']} {one['reason']}".strip()
+        rows.append((one["container"], attempt, how, when, ran, one["message"]))
+    return _table("Ended runs", rows)
+
+
+def _history(title: str, entries: Sequence[View], limit: int, now: float) -> str:
+    rows = []
+    newest = sorted(entries, key=lambda one: one["last_at"] or one["at"], reverse=True)
+    for entry in newest[:limit]:
+        times = f"{entry['count']} times" if entry["count"] > 1 else ""
+        when = ago(entry["last_at"] or entry["at"], now)
+        rows.append((when, times, entry["what"], entry["why"]))
+    return _table(title, rows)
+
+
+def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns as wide as they need to be; empty columns are left out."""
+    if not rows:
+        return ""
+    clean = [tuple(one_line(cell) for cell in row) for row in rows]
+    used = [index for index in range(len(clean[0])) if any(row[index] for row in clean)]
+    widths = {index: max(len(row[index]) for row in clean) for index in used}
+    lines = [
+        "  " + "  ".join(f"{row[index]:<{widths[index]}}" for index in used).rstrip()
+        for row in clean
+    ]
+    return "\n".join([title, *lines])
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")

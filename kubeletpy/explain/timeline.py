@@ -1,0 +1,138 @@
+"""The start and the end of a pod as a waterfall of phases. Pure.
+
+Each phase has its offset from the moment the agent first saw the pod (or began to end it) and its
+length, in seconds; what contains other phases stands above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.trace.spans import PodTrace, Span
+
+_STEPS = ("runtime sync", "compute status")
+"""Phases that only hold others, or that take no time worth a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One bar."""
+
+    name: str
+    detail: str
+    start: float
+    """Seconds after the chapter began."""
+    end: float | None
+    """None: it goes on."""
+    depth: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One waterfall."""
+
+    title: str
+    began: float
+    """Unix seconds."""
+    total: float | None
+    """Seconds until it was complete; None: it goes on."""
+    phases: tuple[Phase, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The waterfalls of one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    start: Chapter
+    end: Chapter | None = None
+
+
+def timeline(trace: PodTrace, wall_offset: float, seen_at: float | None, now: float) -> Timeline:
+    """Args:
+    wall_offset: added to event-loop seconds it gives Unix seconds.
+    seen_at: Unix seconds at which the agent first saw the pod, if it saw it begin.
+    now: event-loop seconds.
+    """
+    going_on = list(trace.open.values())
+    ending = bool(trace.end) or trace.chapter.value == "end"
+    start = _start(trace, wall_offset, seen_at, [] if ending else going_on)
+    end = _end(trace, wall_offset, going_on, now) if ending else None
+    return Timeline(trace.namespace, trace.name, trace.uid, start, end)
+
+
+def _start(
+    trace: PodTrace, offset: float, seen_at: float | None, going_on: Sequence[Span]
+) -> Chapter:
+    began = trace.opened
+    found = not any(span.name == "RunPodSandbox" for span in trace.start)
+    phases: list[Phase] = []
+    if seen_at is not None and not found and 0 <= trace.opened + offset - seen_at < 3600:
+        began = seen_at - offset
+    if trace.opened - began >= 0.0005:
+        phases.append(Phase("wait for its worker", "", 0.0, trace.opened - began, 0))
+    if trace.ready_at is None:
+        phases += _phases([*trace.start, *going_on], began)
+    else:
+        phases += _phases(trace.start, began)
+    total = None if trace.ready_at is None else trace.ready_at - began
+    note = "this agent found the pod's sandbox running when it started" if found else ""
+    if trace.dropped:
+        note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more phases were not kept"
+    return Chapter("start", began + offset, total, tuple(phases), note)
+
+
+def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> Chapter:
+    spans = [*trace.end, *going_on]
+    began = min((span.began for span in spans), default=now)
+    total = None if trace.ended_at is None else trace.ended_at - began
+    return Chapter("end", began + offset, total, tuple(_phases(spans, began)))
+
+
+def _phases(spans: Iterable[Span], began: float) -> list[Phase]:
+    """In the order in which they began, each with the number of phases that contain it."""
+    kept = [span for span in spans if span.name not in _STEPS]
+    kept.sort(key=lambda span: (span.began, -(span.ended or float("inf"))))
+    above: list[Span] = []
+    phases = []
+    for span in kept:
+        while above and not _contains(above[-1], span):
+            above.pop()
+        end = None if span.ended is None else span.ended - began
+        phases.append(
+            Phase(span.name, span.detail, span.began - began, end, len(above), span.error)
+        )
+        if span.name not in _PARALLEL:
+            above.append(span)
+    return phases
+
+
+_PARALLEL = ("CreateContainer", "StartContainer", "pull image", "write status", "StopContainer")
+"""Phases that run beside others: what falls into their time is not a part of them."""
+
+
+def _contains(outer: Span, inner: Span) -> bool:
+    return outer.ended is None or (inner.ended is not None and inner.ended <= outer.ended)
+
+
+def from_json(document: Mapping[str, Any]) -> Timeline:
+    """A timeline as the socket gives it."""
+    end = document.get("end")
+    return Timeline(
+        document["namespace"],
+        document["name"],
+        document["uid"],
+        _chapter(document["start"]),
+        None if end is None else _chapter(end),
+    )
+
+
+def _chapter(document: Mapping[str, Any]) -> Chapter:
+    phases = tuple(Phase(**phase) for phase in document["phases"])
+    return Chapter(**{**document, "phases": phases})
