@@ -4,9 +4,11 @@ The official client loads the credentials (:mod:`kubeletpy.kubeapi.credentials`)
 through aiohttp directly, because building the client's models costs more than the request. Must
 never log a header or a body.
 
-Bounds: every request has a deadline; an answer 429 or 503 that names a Retry-After is tried again
-at most RETRIES times; a 401 reloads the credentials at most every RELOAD_SECONDS and is tried once
-more. All other failures are the caller's to retry.
+Bounds: a client has at most CONCURRENT_REQUESTS under way besides its watches, so that a burst
+opens few connections (each costs a handshake and 0.2 MB); every request has a deadline; an answer
+429 or 503 that names a Retry-After is tried again at most RETRIES times; a 401 reloads the
+credentials at most every RELOAD_SECONDS and is tried once more. All other failures are the
+caller's to retry.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from kubeletpy.kubeapi.sessions import Observe, Sessions
 
 logger = logging.getLogger(__name__)
 
+CONCURRENT_REQUESTS = 10
 RETRIES = 3
 RETRY_AFTER_MAX = 30.0
 RELOAD_SECONDS = 10.0
 REQUEST_TIMEOUT = 30.0
 WATCH_SLACK = 30.0
+_UNREADABLE = (ValueError, RecursionError)
 _MAX_EVENT_BYTES = 32 * 1024 * 1024
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -65,6 +69,7 @@ class KubeClient:
         """
         self._sessions = Sessions(connection, reconnect, observe)
         self._limiter = RateLimiter(qps, burst)
+        self._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._timeout = timeout
 
     @classmethod
@@ -95,6 +100,7 @@ class KubeClient:
         client = KubeClient.__new__(KubeClient)
         client._sessions = self._sessions
         client._limiter = RateLimiter(qps, burst)
+        client._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         client._timeout = self._timeout if timeout is None else timeout
         return client
 
@@ -237,15 +243,16 @@ class KubeClient:
         data = None if body is None else _encode(body).encode()
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         headers = {"Content-Type": content_type} if data is not None else {}
-        response = await self._send(method, url, timeout=timeout, data=data, headers=headers)
-        try:
-            answer = json.loads(await response.read())
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
-            raise errors.Unavailable(
-                f"{method} {path}: unreadable answer: {_why(error)}"
-            ) from error
-        finally:
-            response.release()
+        async with self._under_way:
+            response = await self._send(method, url, timeout=timeout, data=data, headers=headers)
+            try:
+                answer = json.loads(await response.read())
+            except (aiohttp.ClientError, TimeoutError, OSError, *_UNREADABLE) as error:
+                raise errors.Unavailable(
+                    f"{method} {path}: unreadable answer: {_why(error)}"
+                ) from error
+            finally:
+                response.release()
         if not isinstance(answer, dict):
             raise errors.Unavailable(f"{method} {path}: the answer is not an object")
         return answer

@@ -1,21 +1,30 @@
 """From a kubeconfig file to what a connection needs, with the official client's own loader.
 
-Certificates, tokens, token files and exec plugins are the loader's business. Must never log or show
-a credential. The loader is imported here and only when called: it costs 0.2 s and 20 MB.
+Certificates, tokens, token files and exec plugins are the loader's business; it runs as a process
+of its own (:mod:`.kubeconfig_loader`), each time when credentials are needed anew. Must never log
+or show a credential.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import ssl
+import sys
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-_MALFORMED = (TypeError, ValueError, AttributeError)
-"""What the loader raises when a kubeconfig's parts are not of the types it expects."""
+log = logging.getLogger(__name__)
+
+_LOADER = Path(__file__).with_name("kubeconfig_loader.py")
+_MAX_ANSWER = 1024 * 1024
+"""Bytes; a token is the longest part."""
+_MALFORMED = (TypeError, ValueError, AttributeError, LookupError)
+"""What values of types that nobody expects lead to."""
 
 
 class KubeconfigError(Exception):
@@ -49,36 +58,59 @@ async def connect_kubeconfig(path: str) -> Connection:
     """
     if not await asyncio.to_thread(Path(path).is_file):
         raise KubeconfigError(f"kubeconfig {path}: no such file")
-    import yaml
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.client.rest import RESTClientObject
-    from kubernetes.aio.config import ConfigException, kube_config
-
-    configuration = Configuration()
-    # Go accepts certificates that lack the key identifiers this flag insists on.
-    configuration.disable_strict_ssl_verification = True
-    load: Any = kube_config.load_kube_config
+    # -P: nothing in the working directory may pass for a module of the loader's
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", str(_LOADER), path),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_MAX_ANSWER,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        loader = await load(
-            config_file=path, client_configuration=configuration, persist_config=False
-        )
-        host: str = configuration.host.rstrip("/")
-        secure = urlsplit(host).scheme == "https"
-        context = RESTClientObject(configuration).ssl_context if secure else None
-    except (ConfigException, yaml.YAMLError, OSError, LookupError, *_MALFORMED) as error:
-        # Only the error's kind and text of the loader: it names keys and files, not values.
+        return _connection(path, await process.stdout.readline())
+    except (OSError, *_MALFORMED) as error:
         raise KubeconfigError(f"kubeconfig {path}: {type(error).__name__}: {error}") from None
-    token: str = configuration.api_key.get("BearerToken", "")
-    user = loader._user  # the loader logs a failed exec plugin and goes on without credentials
-    if user and "exec" in user and not token and not configuration.cert_file:
+    except asyncio.CancelledError:
+        process.kill()  # an exec plugin may wait for somebody without end
+        raise
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+def _connection(path: str, answer: bytes) -> Connection:
+    """What the loader's answer means; while the loader waits, the files it names are there."""
+    if not answer:
+        raise KubeconfigError(f"kubeconfig {path}: the loader failed; its own output says why")
+    found: dict[str, Any] = json.loads(answer)
+    for line in found["said"]:
+        log.warning("kubeconfig", extra={"path": path, "said": line})
+    if "error" in found:
+        raise KubeconfigError(f"kubeconfig {path}: {found['error']}")
+    host: str = found["host"].rstrip("/")
+    token: str = found["authorization"]
+    if found["exec_plugin"] and not token and not found["cert_file"]:
         raise KubeconfigError(f"kubeconfig {path}: its exec plugin gave no credentials")
     return Connection(
         host=host,
-        ssl=context,
+        ssl=_ssl_context(found) if urlsplit(host).scheme == "https" else None,
         authorization=token,
-        server_hostname=configuration.tls_server_name or "",
-        proxy=configuration.proxy or _environment_proxy(host),
+        server_hostname=found["server_hostname"],
+        proxy=found["proxy"] or _environment_proxy(host),
     )
+
+
+def _ssl_context(found: dict[str, Any]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=found["ca_file"], cadata=found["ca_data"])
+    # Go accepts certificates that lack the key identifiers this flag insists on.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if found["cert_file"]:
+        context.load_cert_chain(found["cert_file"], found["key_file"])
+    if not found["verify"]:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _environment_proxy(host: str) -> str:

@@ -7,9 +7,10 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.client import CONCURRENT_REQUESTS, KubeClient
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.protocol import (
     EVENTS,
@@ -242,3 +243,27 @@ async def test_observe_and_limited_clients_share_connections() -> None:
         with pytest.raises(errors.Unavailable):
             await heartbeat.get(NODES, "m")
     assert seen == [(code, "GET", "127.0.0.1") for code in (200, 200, 404, 200)]
+
+
+async def test_a_burst_opens_few_connections() -> None:
+    under_way, most = 0, 0
+
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return web.json_response({})
+
+    async with serving(slow) as server:
+        api = client_of(server, qps=0)
+        heartbeats = api.limited(qps=0, burst=0)
+        burst = [asyncio.create_task(api.get(PODS, f"p{n}", "n")) for n in range(40)]
+        await asyncio.sleep(0)
+        await heartbeats.get(NODES, "m")
+        beaten = sum(task.done() for task in burst)
+        await asyncio.gather(*burst)
+        await api.close()
+    assert CONCURRENT_REQUESTS <= most <= CONCURRENT_REQUESTS + 1
+    assert beaten < 30, "another client of the same connections does not wait behind a burst"

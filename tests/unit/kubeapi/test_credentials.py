@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
 import shutil
 import ssl
 import stat
@@ -77,6 +79,18 @@ async def test_exec_plugin_that_fails(tmp_path: Path) -> None:
     user = plugin(tmp_path, "exit 1")
     with pytest.raises(KubeconfigError, match="exec plugin gave no credentials"):
         await connect_kubeconfig(kubeconfig(tmp_path, user))
+
+
+async def test_an_exec_plugin_that_hangs_is_left_alone(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    user = plugin(tmp_path, f"echo >{started}; exec sleep 60")
+    loading = asyncio.create_task(connect_kubeconfig(kubeconfig(tmp_path, user)))
+    await asyncio.to_thread(started.read_text)
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(10):
+            await loading
 
 
 @pytest.mark.parametrize(

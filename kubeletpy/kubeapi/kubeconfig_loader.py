@@ -1,0 +1,70 @@
+"""A program: reads a kubeconfig with the official client's own loader and says what it found.
+
+A process of its own because the loader brings the whole client along: 18 MB that an agent would
+carry for the sake of one file. Answers one line of JSON, then waits until its input ends: files
+that the loader made of inline data are there until then. Must never import kubeletpy, nor write
+anywhere but to its output: it handles credentials.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+_MALFORMED = (TypeError, ValueError, AttributeError)
+"""What the loader raises when a kubeconfig's parts are not of the types it expects."""
+
+
+class Said(logging.Handler):
+    """Keeps what the loader logs: that an exec plugin failed it only tells there."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+async def load(path: str) -> dict[str, Any]:
+    """What a kubeconfig's current context says, or ``error``."""
+    import yaml
+    from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config import ConfigException, kube_config
+
+    configuration = Configuration()
+    load_kube_config: Any = kube_config.load_kube_config
+    try:
+        loader = await load_kube_config(
+            config_file=path, client_configuration=configuration, persist_config=False
+        )
+    except (ConfigException, yaml.YAMLError, OSError, LookupError, *_MALFORMED) as error:
+        # Only the error's kind and text of the loader: it names keys and files, not values.
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {
+        "host": configuration.host,
+        "ca_file": configuration.ssl_ca_cert,
+        "ca_data": configuration.ca_cert_data,
+        "cert_file": configuration.cert_file,
+        "key_file": configuration.key_file,
+        "verify": configuration.verify_ssl,
+        "authorization": configuration.api_key.get("BearerToken", ""),
+        "server_hostname": configuration.tls_server_name or "",
+        "proxy": configuration.proxy or "",
+        "exec_plugin": "exec" in (loader._user or {}),
+    }
+
+
+def main() -> None:
+    """Entry point; the only argument is the file's path."""
+    said = Said()
+    logging.getLogger().addHandler(said)
+    found = asyncio.run(load(sys.argv[1]))
+    sys.stdout.write(json.dumps({**found, "said": said.lines}) + "\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
