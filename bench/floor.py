@@ -74,6 +74,10 @@ class Floor:
 
         return list(await asyncio.gather(*(one(name) for name in names)))
 
+    async def settled(self, names: Sequence[str]) -> list[int]:
+        """Wait until the containers would hear a stop signal; their processes."""
+        return [await main_process(self._runtime, self.pods[name].container) for name in names]
+
     async def delete(self, names: Sequence[str]) -> list[tuple[float, float]]:
         """Delete running pods: for each the moments of the API's answer and of the end."""
         gate = asyncio.Semaphore(self.parallel)
@@ -97,7 +101,7 @@ class Floor:
         Needs a runtime with events.
         """
         by_container = {self.pods[name].container: self.pods[name] for name in names}
-        pids = [await main_process(self._runtime, each) for each in by_container]
+        pids = await self.settled(names)
         listening = asyncio.Event()
         writer = asyncio.create_task(self._write_exits(by_container, listening))
         await listening.wait()

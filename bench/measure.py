@@ -184,6 +184,7 @@ class Bench:
         raw_end, subject_end = ends[ending]
         runtime = stand.floor_runtime.pid or 0
         floor.add("create", await self._cpu(raw.create, names, cpu, {"floor runtime": runtime}))
+        await raw.settled(names)
         if ending == "delete" or self._events:
             floor.add(ending, await raw_end(names))
         await raw.remove(names)
@@ -199,6 +200,7 @@ class Bench:
                 for kind, count in after.items()
                 if count > before.get(kind, 0)
             }
+        await subject.settled(names)
         if ending == "delete":
             moments = await self._cpu(subject_end, names, cpu, {"agent": stand.agent_pid})
             agent.add(ending, moments)

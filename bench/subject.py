@@ -34,6 +34,10 @@ class Subject:
 
         return list(await asyncio.gather(*(one(name) for name in names)))
 
+    async def settled(self, names: Sequence[str]) -> list[int]:
+        """Wait until the containers would hear a stop signal; their processes."""
+        return [await main_process(self._runtime, self._container(name)) for name in names]
+
     async def delete(self, names: Sequence[str]) -> list[tuple[float, float]]:
         """Delete running pods: for each the moments of the API's answer and of the end."""
 
@@ -47,7 +51,7 @@ class Subject:
     async def exit(self, names: Sequence[str]) -> list[tuple[float, float]]:
         """Have containers end by themselves: for each the moments of its exit and of Succeeded."""
         containers = [self._container(name) for name in names]
-        pids = [await main_process(self._runtime, container) for container in containers]
+        pids = await self.settled(names)
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
         ends = [await self._watching.until(name, SUCCEEDED) for name in names]

@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.cgroups.manager import PodCgroups
+from kubeletpy.cgroups.protocol import NoPodCgroups
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference, pod_reference
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
@@ -22,10 +24,11 @@ from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.kubeapi.events import EventWriter
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.node.build import ImageSummary
+from kubeletpy.node.build import ImageSummary, new_node, node_status
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.manager import NodeManager
+from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP, Pod
@@ -45,6 +48,7 @@ from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
@@ -56,6 +60,7 @@ from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.trace.spans import Traces
 from kubeletpy.upkeep import Upkeep
+from kubeletpy.volumes.protocol import VolumeManager
 from kubeletpy.volumes.unsupported import UnsupportedVolumes
 
 log = logging.getLogger(__name__)
@@ -66,6 +71,8 @@ CONTAINER_TYPES = {
     "ephemeralContainerStatuses": "ephemeral_container",
 }
 """List of a pod status -> container_type label."""
+NODE_KNOWN_S = 10.0
+"""How long pods of the API wait for the node's own object at the start."""
 STOP_S = 3.0
 """How long a stopping agent waits for calls under way."""
 
@@ -85,6 +92,7 @@ class Agent:
             else None
         )
         self.recorder: EventRecorder = self._events or LogRecorder()
+        self.cgroups = self._make_cgroups()
         self.traces = Traces()
         self.runtime = self._make_runtime_manager()
         self.monitor = RuntimeMonitor(self.runtime, self._node_changed)
@@ -100,7 +108,9 @@ class Agent:
         )
         self.node = self._make_node_manager(api)
         self.mirrors = self._make_mirrors(api)
-        self.directories = PodDirectories(parts.root_dir / "pods")
+        self.own_node = self._make_own_node(api)
+        self.volumes = self._make_volumes()
+        self.directories = PodDirectories(parts.root_dir / "pods", self.volumes.release_orphan)
         self.workers = self._make_workers(api)
         self.pleg = Pleg(
             self.runtime,
@@ -129,8 +139,24 @@ class Agent:
 
     # -- building ----------------------------------------------------------------------------
 
+    def _make_cgroups(self) -> PodCgroups | None:
+        if self.parts.cgroups is None:
+            return None
+        return PodCgroups(
+            self.parts.cgroups,
+            self.recorder,
+            self.metrics.node,
+            node_name=self.parts.node.name,
+            active_pods=self._active_pods,
+            in_use=self._may_run,
+            has_volumes=self._has_volumes,
+        )
+
     def _make_runtime_manager(self) -> KubeRuntimeManager:
         parts = self.parts
+        seams = parts.seams
+        if self.cgroups is not None:
+            seams = replace(seams, cgroup_parent=self.cgroups.parent)
         images = ImageManager(
             parts.images,
             self.recorder,
@@ -147,7 +173,7 @@ class Agent:
             self.metrics.starts,
             root_dir=str(parts.root_dir),
             settings=parts.runtime_settings,
-            seams=self._with_hooks(parts.seams),
+            seams=self._with_hooks(seams),
             runtime_name=parts.runtime_info.name,
             max_crash_loop_delay=parts.max_crash_loop_delay_s,
             concurrent_starts=parts.concurrent_starts,
@@ -193,6 +219,40 @@ class Agent:
             rng=parts.rng,
         )
 
+    def _make_own_node(self, api: KubeApi | None) -> OwnNode:
+        parts, manager = self.parts, self.node
+        status = node_status(
+            parts.facts,
+            parts.node,
+            parts.runtime_info,
+            node_ips=parts.node_ips,
+            hostname=parts.facts.hostname,
+            images=(),
+            health=NodeHealth(),
+            old={},
+            now=parts.clock.now(),
+        )
+        facts = parts.facts
+        return OwnNode(
+            parts.node.name,
+            api,
+            self.recorder,
+            initial=new_node(parts.node, facts.hostname, facts.architecture, status),
+            written=lambda: manager.node if manager is not None else None,
+            rng=parts.rng,
+        )
+
+    def _make_gate(self) -> AdmissionGate:
+        return AdmissionGate(
+            lambda: self.parts.admission,
+            self.recorder,
+            self.parts.clock,
+            self.metrics.workers,
+            node=self.own_node.current,
+            newest_node=self.own_node.newest,
+            kill=self.workers.kill_pod,
+        )
+
     def _make_mirrors(self, api: KubeApi | None) -> ApiMirrorKeeper | None:
         node = self.node
         if api is None or node is None:
@@ -205,13 +265,19 @@ class Agent:
             rng=self.parts.rng,
         )
 
+    def _make_volumes(self) -> VolumeManager:
+        make = self.parts.volumes
+        if make is None:
+            return UnsupportedVolumes()
+        return make(self.recorder, self._volumes_changed)
+
     def _make_workers(self, api: KubeApi | None) -> AsyncPodWorkers:
         parts = self.parts
         self.probes = self._make_probes()
         self.services = SyncServices(
             runtime=self.runtime,
             statuses=self.statuses,
-            volumes=parts.volumes or UnsupportedVolumes(),
+            volumes=self.volumes,
             probes=self.probes,
             cache=self.cache,
             recorder=self.recorder,
@@ -219,6 +285,8 @@ class Agent:
             pods_dir=parts.root_dir / "pods",
             kube_api=api,
             mirrors=self.mirrors,
+            cgroups=self.cgroups or NoPodCgroups(),
+            decided=lambda uid, decisions: self.workers.decided(uid, decisions),
             network_error=self.monitor.network_error,
             host_ips=lambda: parts.node_ips,
             agent_started_at=parts.clock.now(),
@@ -246,7 +314,7 @@ class Agent:
         name = parts.node.name
         sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         if api is not None:
-            sources[SOURCE_API] = lambda: ApiSource(api, name, self.loop, rng=parts.rng).run()
+            sources[SOURCE_API] = lambda: self._follow_pods(api)
         if static.path:
             sources[SOURCE_FILE] = lambda: FileSource(
                 Path(static.path), name, self.loop, check_frequency=static.file_check_s
@@ -281,6 +349,7 @@ class Agent:
             dead_containers=self._make_dead_containers(),
             recorder=self.recorder,
             clock=self.parts.clock,
+            admit=self._make_gate(),
             runtime_error=self.runtime_error,
             on_api_object=self.statuses.reconcile,
         )
@@ -350,6 +419,8 @@ class Agent:
             ("container-gc", self.upkeep.collect_containers()),
             ("image-gc", self.upkeep.collect_images()),
         ]
+        if self.cgroups is not None:
+            tasks.append(("cgroups", self.cgroups.run()))
         tasks += [(f"source-{name}", make()) for name, make in self._sources.items()]
         if self._events is not None:
             tasks.append(("events", self._events.run()))
@@ -357,6 +428,7 @@ class Agent:
             api = self.parts.heartbeat_api or self.parts.kube_api
             assert api is not None, "a node manager comes with an API"
             tasks.append(("node", self.node.run()))
+            tasks.append(("own-node", self.own_node.run()))
             tasks.append(("node-lease", self._keep_lease(api, self.node)))
             tasks.append(("static-pods-mirrors", self._mirror_when_registered(self.node)))
         return tasks
@@ -371,9 +443,16 @@ class Agent:
                     await self.mirrors.close()
                 await self.statuses.close()
                 await self.directories.close()
+                if self.cgroups is not None:
+                    await self.cgroups.close()
                 await self.runtime.drain(STOP_S / 2)
         except TimeoutError:
             log.info("stopped with calls under way")
+
+    async def _follow_pods(self, api: KubeApi) -> None:
+        # the pods that run are admitted anew: not before the node's labels and taints are known
+        await self.own_node.known(within=NODE_KNOWN_S)
+        await ApiSource(api, self.parts.node.name, self.loop, rng=self.parts.rng).run()
 
     async def _keep_lease(self, api: KubeApi, node: NodeManager) -> None:
         await node.registered.wait()
@@ -433,6 +512,9 @@ class Agent:
         if self.node is not None:
             self.node.poke()
 
+    def _volumes_changed(self, uid: str) -> None:
+        self.loop.sync_pod(uid)
+
     def _runtime_changed(self, uid: str, events: Sequence[Any]) -> None:
         self.loop.runtime_changed(uid, events)
 
@@ -455,9 +537,24 @@ class Agent:
         self.upkeep.collect_soon()
         self.loop.housekeeping_soon(uid)
 
+    def _may_run(self, uid: str) -> bool:
+        """Whether a pod is wanted or its containers may run."""
+        return self.pods.get(uid) is not None or self.workers.could_have_running_containers(uid)
+
+    def _active_pods(self) -> list[Pod]:
+        return self.loop.active_pods()
+
+    def _has_volumes(self, uid: str) -> bool:
+        try:
+            return any((self.parts.root_dir / "pods" / uid / "volumes").iterdir())
+        except OSError:
+            return False
+
     def _after_housekeeping(self, found: NodePods) -> None:
         self.probes.forget_except(found.possibly_running)
         self.directories.sweep_soon(found.desired | found.possibly_running)
+        if self.cgroups is not None:
+            self.cgroups.sweep_soon()
 
     def _status_refused(self, pod: Pod, why: str) -> None:
         message = f"The API does not take the pod's status: {why}"

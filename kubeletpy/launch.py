@@ -26,6 +26,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts, default_route_ip, read_machine_facts, resolve
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.podworkers.requeue import RequeueSettings
@@ -37,6 +38,8 @@ from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.server.health import HealthServer, NotLoopback
 from kubeletpy.version import VERSION
+from kubeletpy.volumes.build import PodSurroundings, has_image_volumes
+from kubeletpy.volumes.container_mounts import RuntimeFeatures
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +83,27 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     client = await _kube_client(settings, flags, metrics, stack)
     info = await _wait_for_runtime(runtime)
     node_ips = await _node_ips(flags, facts)
+    options = node_options(settings, flags, facts)
+    surroundings = PodSurroundings(
+        root / "pods",
+        client,
+        SystemClock(),
+        Seams(
+            runtime_handler=RuntimeClassHandlers(client).handler,
+            host_dns=lambda: host_dns(settings.resolv_conf),
+        ),
+        features=mount_features(info),
+        cluster_domain=settings.cluster_domain,
+        node_ips=node_ips,
+        allocatable=allocatable(capacity(facts, options), options),
+    )
+    stack.push_async_callback(surroundings.close)
     parts = AgentParts(
         runtime=runtime,
         images=runtime,
         clock=SystemClock(),
         root_dir=root,
-        node=node_options(settings, flags, facts),
+        node=options,
         facts=facts,
         node_ips=node_ips,
         runtime_info=info,
@@ -94,10 +112,8 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         events_api=client
         and client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
         runtime_settings=runtime_settings(settings, flags, facts, node_ips),
-        seams=Seams(
-            runtime_handler=RuntimeClassHandlers(client).handler,
-            host_dns=lambda: host_dns(settings.resolv_conf),
-        ),
+        seams=surroundings.seams,
+        volumes=surroundings.volumes,
         pulls=PullSettings(
             serialize=settings.serialize_image_pulls,
             max_parallel=settings.max_parallel_image_pulls,
@@ -133,6 +149,16 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     await agent.explain.start()
     stack.push_async_callback(agent.explain.close)
     return agent
+
+
+def mount_features(info: RuntimeInfo) -> RuntimeFeatures:
+    """What the runtime says that it can mount."""
+    recursive = {
+        handler.get("name") or ""
+        for handler in info.handlers
+        if (handler.get("features") or {}).get("recursiveReadOnlyMounts")
+    }
+    return RuntimeFeatures(has_image_volumes(info.name, info.version), frozenset(recursive))
 
 
 def _make_root(root: Path) -> None:

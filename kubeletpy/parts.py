@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.manager import PullSettings
 from kubeletpy.images.node_credentials import NodeCredentials
@@ -68,7 +71,12 @@ class AgentParts:
     pleg: PlegSettings = field(default_factory=PlegSettings)
     max_crash_loop_delay_s: float = 300.0
     concurrent_starts: int | None = None
-    volumes: VolumeManager | None = None
+    volumes: Callable[[EventRecorder, Callable[[str], None]], VolumeManager] | None = None
+    """Makes the volume manager, given where events go and what wakes a pod (by uid)."""
+    cgroups: CgroupTree | None = None
+    """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
+    admission: NodeState = field(default_factory=NodeState)
+    """What admission must know besides the Node object."""
     metrics: Metrics = field(default_factory=Metrics)
     rng: random.Random = field(default_factory=random.Random)
     on_connection: Callable[[Callable[[bool], None]], None] | None = None

@@ -117,17 +117,21 @@ def _sentence(facts: PodFacts, wait: Wait) -> str:
         case "sandbox":
             return f"the runtime is making the sandbox{since}"
         case "grace period":
-            left = "" if wait.until is None else f", killed {until(wait.until, facts.now)}"
-            return f"{name} was asked to stop and has not yet{since}{left}"
+            left = "" if wait.until is None else f"; it is killed {until(wait.until, facts.now)}"
+            after = "" if wait.since is None else duration(facts.now - wait.since) + " after "
+            return f"{name} has not ended {after}being asked to{left}"
         case "hook" | "stop order":
-            left = "" if wait.until is None else f", at most until {until(wait.until, facts.now)}"
-            return f"{name}: {wait.why}{since}{left}".replace("until in", "another")
+            left = "" if wait.until is None else f", given up {until(wait.until, facts.now)}"
+            return f"{name}: {wait.why}{since}{left}"
         case "start place":
             return f"other pods start before it{since}"
         case "runtime call":
             return f"{wait.why} {wait.subject}".strip() + f" takes{since}"
-        case "probe" | "init container":
-            return f"{name}: {wait.why}{since}"
+        case "probe":
+            after = f", {duration(facts.now - wait.since)} after its start" if wait.since else ""
+            return f"{wait.why} ({name}{after})"
+        case "init container":
+            return f"init {name} {wait.why}{since}"
         case "readiness gate":
             return f"readiness gate {wait.subject}: {wait.why}"
         case "runtime":
@@ -145,7 +149,7 @@ def _last(facts: PodFacts, name: str) -> str:
     if ended is None:
         return ""
     view = next((one for one in containers(facts) if one.name == name), None)
-    times = f", {view.restarts} restarts" if view is not None and view.restarts else ""
+    times = _times(view.restarts) if view is not None else ""
     return f" (last exit code {ended.exit_code}{times})"
 
 
@@ -161,5 +165,8 @@ def _reason(facts: PodFacts) -> str:
 
 
 def _restarts(facts: PodFacts) -> str:
-    total = sum(view.restarts for view in containers(facts))
-    return f", after {total} restart{'s' * (total != 1)}" if total else ""
+    return _times(sum(view.restarts for view in containers(facts)))
+
+
+def _times(restarts: int) -> str:
+    return f", {restarts} restart{'s' * (restarts != 1)}" if restarts else ""

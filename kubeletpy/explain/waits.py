@@ -128,7 +128,7 @@ def _init(facts: PodFacts) -> Iterator[Wait]:
             yield Wait(
                 "init container",
                 view.name,
-                f"it runs, {number} of {len(inits)}: the next ones start when it has succeeded",
+                f"({number} of {len(inits)}) has to succeed first and has been running",
                 view.since,
             )
             return

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable
 from kubeletpy.kubeapi.limits import jittered_waits
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 
@@ -46,11 +46,16 @@ class Reflector:
         on_event: Callable[[WatchEvent], None],
         field_selector: str = "",
         label_selector: str = "",
+        forbidden_waits: Sequence[float] = (),
+        on_error: Callable[[ApiError], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
         on_replace: takes all objects there are, after each list.
         on_event: takes each later ADDED, MODIFIED and DELETED event, in order.
+        forbidden_waits: seconds before each new try while the first list is refused: the
+            authorizer may learn of a new relation some milliseconds after we do.
+        on_error: told each time that the API cannot be followed.
         rng: for jitter.
         """
         self._api = api
@@ -60,6 +65,8 @@ class Reflector:
         self._label_selector = label_selector
         self._on_replace = on_replace
         self._on_event = on_event
+        self._forbidden_waits = iter(forbidden_waits)
+        self._on_error = on_error
         self._rng = rng or random.Random()
         self._version = ""
         self._waits = self._new_waits()
@@ -83,6 +90,13 @@ class Reflector:
                 self._failed(error)
                 if not had_version:
                     await self._wait(error)
+            except Forbidden as error:
+                early = None if self.synced.is_set() else next(self._forbidden_waits, None)
+                if early is not None:
+                    await asyncio.sleep(early)
+                    continue
+                self._failed(error)
+                await self._wait(error)
             except ApiError as error:
                 self._failed(error)
                 await self._wait(error)
@@ -171,6 +185,8 @@ class Reflector:
         extra = {"resource": self._resource.plural, "error": error.message, "code": error.code}
         logger.log(level, "cannot follow the API, trying again", extra=extra)
         self.last_error = error
+        if self._on_error is not None:
+            self._on_error(error)
 
     def _worked(self) -> None:
         if self.last_error is not None:

@@ -58,6 +58,11 @@ class PodWorkerMetrics:
             "Pods refused at admission.",
             "reason",
         )
+        self.preemptions = families.plain_counter(
+            "kubelet_preemptions",
+            "Pods killed for a critical pod, by the first resource that it lacked.",
+            "preemption_signal",
+        )
 
     def step_done(self, operation: str, seconds: float) -> None:
         """A worker's step ended ``seconds`` after the message that caused it."""

@@ -6,6 +6,7 @@ sync loop: terminated steps.
 
 from __future__ import annotations
 
+from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.events.recorder import WARNING, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -28,6 +29,11 @@ async def finish(
         message = f"Unable to take down volumes: {error}"
         services.recorder.event(pod_reference(pod), WARNING, "FailedUnMount", message)
         return SyncOutcome(error=message, step="volumes")
+    try:
+        with phase("remove cgroup"):
+            await services.cgroups.destroy(pod)
+    except CgroupError as error:
+        return SyncOutcome(error=f"cgroup not removed: {error}", step="pod_cgroup")
     services.probes.remove_pod(pod.uid)
     services.reasons.forget(pod.uid)
     services.statuses.finish(pod)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -22,8 +22,12 @@ KEPT_DIRECTORIES = ("volumes", "volume-subpaths", "volumeDevices")
 class PodDirectories:
     """The directories below ``{root}/pods``."""
 
-    def __init__(self, pods_dir: Path) -> None:
+    def __init__(
+        self, pods_dir: Path, release: Callable[[str], None] = lambda uid: None
+    ) -> None:
+        """``release(uid)``, which may block, takes down the volumes of a gone pod first."""
         self._pods_dir = pods_dir
+        self._release = release
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -38,15 +42,20 @@ class PodDirectories:
             await asyncio.wait([self._task])
 
     async def _sweep(self, keep: frozenset[str]) -> None:
-        problems = await asyncio.to_thread(remove_orphans, self._pods_dir, keep)
+        problems = await asyncio.to_thread(remove_orphans, self._pods_dir, keep, self._release)
         for uid, problem in problems.items():
             if uid not in self._complained:
                 log.warning("directory of a gone pod stays", extra={"uid": uid, "why": problem})
         self._complained = set(problems)
 
 
-def remove_orphans(pods_dir: Path, keep: Collection[str]) -> dict[str, str]:
-    """Remove the directories of pods not in ``keep``; uid -> why it could not be removed."""
+def remove_orphans(
+    pods_dir: Path, keep: Collection[str], release: Callable[[str], None] = lambda uid: None
+) -> dict[str, str]:
+    """Remove the directories of pods not in ``keep``; uid -> why it could not be removed.
+
+    ``release(uid)`` takes the volumes of a pod down first.
+    """
     problems: dict[str, str] = {}
     try:
         entries = [entry for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False)]
@@ -57,6 +66,7 @@ def remove_orphans(pods_dir: Path, keep: Collection[str]) -> dict[str, str]:
         if entry.name in keep:
             continue
         try:
+            release(entry.name)
             _remove_pod_directory(Path(entry.path), device)
         except OSError as error:
             problems[entry.name] = str(error)

@@ -63,6 +63,8 @@ class SyncOutcome:
     network_not_ready: bool = False
     step: str = ""
     """The step that failed, by its name; empty without an error."""
+    waiting: bool = False
+    """All that failed is that backoffs have not ended."""
     decisions: tuple[Decision, ...] = ()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kubeletpy.cgroups.protocol import NoPodCgroups, PodCgroupKeeper
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -16,6 +17,7 @@ from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.volumes.protocol import VolumeManager
 
@@ -45,6 +47,9 @@ class SyncServices:
     kube_api: KubeApi | None = None
     """None: standalone."""
     mirrors: MirrorKeeper | None = None
+    cgroups: PodCgroupKeeper = field(default_factory=NoPodCgroups)
+    decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None
+    """Told of what is decided about a pod before it is done."""
     network_error: Callable[[], str] = lambda: ""
     """Why pods can not have a network now; empty when they can."""
     host_ips: Callable[[], Sequence[str]] = tuple

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.events.recorder import WARNING, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -49,6 +50,13 @@ class SyncContext:
     mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
     pull_secrets: Sequence[PullSecret] = ()
 
+    told: list[Decision] = field(default_factory=list)
+
+    def planned(self, decisions: Sequence[Decision]) -> None:
+        """Tell at once what is going to be done, and why."""
+        self.told += decisions
+        self.services.decided(self.pod.uid, decisions)
+
     def warn(self, reason: str, message: str) -> None:
         """A Warning event on the pod."""
         self.services.recorder.event(pod_reference(self.pod), WARNING, reason, message)
@@ -72,6 +80,23 @@ async def network_gate(ctx: SyncContext) -> SyncOutcome | None:
     message = f"network is not ready: {error}"
     ctx.warn("NetworkNotReady", message)
     return SyncOutcome(error=message, network_not_ready=True)
+
+
+async def pod_cgroup(ctx: SyncContext) -> SyncOutcome | None:
+    """The pod's cgroup with its limits, before anything is put in it.
+
+    Containers that run although it is gone are out of every limit: they are stopped first.
+    """
+    cgroups = ctx.services.cgroups
+    try:
+        if not cgroups.exists(ctx.pod) and _some_run(ctx.pod, ctx.status):
+            await _stop_unlimited(ctx)
+        cgroups.ensure(ctx.pod)
+    except CgroupError as error:
+        message = f"unable to ensure pod container exists: {error}"
+        ctx.warn("FailedCreatePodContainer", message)
+        return SyncOutcome(error=message)
+    return None
 
 
 async def mirror_pod(ctx: SyncContext) -> SyncOutcome | None:
@@ -100,7 +125,8 @@ async def volumes(ctx: SyncContext) -> SyncOutcome | None:
         ctx.mounts = await ctx.services.volumes.set_up(ctx.pod)
     except VolumeError as error:
         message = f"Unable to attach or mount volumes: {error}"
-        ctx.warn("FailedMount", message)
+        if not error.told:
+            ctx.warn("FailedMount", message)
         return SyncOutcome(error=message)
     return None
 
@@ -130,13 +156,14 @@ async def runtime(ctx: SyncContext) -> SyncOutcome | None:
     pod, decisions = ctx.pod, list[Decision]()
     for _ in range(MAX_ROUNDS):
         result = await _runtime_round(ctx)
-        decisions += result.decisions
+        decisions += [one for one in result.decisions if one not in ctx.told]
         terminal = _take_over(ctx, result) or (result.ended and not result.failed)
         if terminal or not result.acted or not _only_waits(result) or ctx.is_terminating():
             break
     return SyncOutcome(
         terminal=terminal,
         error="" if terminal else result.error_message(),
+        waiting=_is_held_back(result),
         retry_at=_earliest(result.retry_at, ctx.writer.deadline(pod)),
         decisions=tuple(decisions),
     )
@@ -154,6 +181,7 @@ async def _runtime_round(ctx: SyncContext) -> PodSyncResult:
                 volume_mounts=ctx.mounts,
                 on_sandbox_ready=early.sandbox_ready,
                 is_terminating=ctx.is_terminating,
+                on_plan=ctx.planned,
             )
         )
     finally:
@@ -163,6 +191,7 @@ async def _runtime_round(ctx: SyncContext) -> PodSyncResult:
 SYNC_STEPS: tuple[SyncStep, ...] = (
     store_status,
     network_gate,
+    pod_cgroup,
     mirror_pod,
     directories,
     volumes,
@@ -200,6 +229,12 @@ def _take_over(ctx: SyncContext, result: PodSyncResult) -> bool:
     return ctx.writer.store(ctx.pod, ctx.mirror, ctx.status)
 
 
+def _is_held_back(result: PodSyncResult) -> bool:
+    return result.sync_error is None and all(
+        step.error is None or step.error.code.endswith("BackOff") for step in result.results
+    )
+
+
 def _only_waits(result: PodSyncResult) -> bool:
     """Whether all that failed is that containers wait out their backoff: the others may go on."""
     return result.sync_error is None and all(
@@ -235,6 +270,23 @@ def _has_directories(pods_dir: Path, uid: str) -> bool:
 def _make_directories(pods_dir: Path, uid: str) -> None:
     for path in (pods_dir, pods_dir / uid, pods_dir / uid / "volumes", pods_dir / uid / "plugins"):
         path.mkdir(mode=0o750, exist_ok=True)
+
+
+async def _stop_unlimited(ctx: SyncContext) -> None:
+    services, pod = ctx.services, ctx.pod
+    log.warning("pod runs without its cgroup: it is stopped", extra={"pod": pod.key})
+    result = await services.runtime.kill_pod(pod, ctx.status, None)
+    if result.status is not None:
+        services.cache.set(result.status, own=True)
+        ctx.status = services.cache.status(pod.uid) or result.status
+    if result.failed:
+        services.cache.invalidate(pod.uid)
+        raise CgroupError(f"the pod runs without it and was not stopped: {result.error_message()}")
+
+
+def _some_run(pod: Pod, status: PodRuntimeStatus) -> bool:
+    names = {container["name"] for container in pod.containers}
+    return any(container.name in names for container in status.running_containers)
 
 
 def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:

@@ -96,7 +96,7 @@ class AsyncPodWorkers(WorkerQueries):
         self._rng = rng or random.Random()
         self._current_pod = current_pod
         self.history = history or DecisionHistory()
-        self.traces = traces or Traces()
+        self.traces = Traces() if traces is None else traces
         self.last_steps: dict[str, LastStep] = {}
         """How the last step of each pod ended, for explain."""
         self._metrics = metrics or NoWorkerMetrics()
@@ -179,6 +179,10 @@ class AsyncPodWorkers(WorkerQueries):
     def record(self, uid: str) -> WorkerRecord | None:
         """What is known of one pod's worker, for explain."""
         return self.machine.records.get(uid)
+
+    def decided(self, uid: str, decisions: Iterable[Decision]) -> None:
+        """Keep decisions of a step that still runs."""
+        self.history.add(uid, decisions, self._clock.now())
 
     def next_step_in(self, uid: str) -> float | None:
         """Seconds until a pod is looked at again by itself; None when nothing is set."""
@@ -295,7 +299,7 @@ class AsyncPodWorkers(WorkerQueries):
 
     def _note(self, step: RunStep, outcome: SyncOutcome, now: float) -> None:
         decisions = list(outcome.decisions)
-        if outcome.error:
+        if outcome.error and not outcome.waiting:
             decisions.append(Decision(f"{step.stage} failed", outcome.error))
             log.debug("step failed", extra={"uid": step.uid, "error": outcome.error})
         self.history.add(step.uid, decisions, now)

@@ -141,6 +141,8 @@ def _mounts(
             recursive_read_only=mount.recursive_read_only,
             uidMappings=mappings,
             gidMappings=mappings,
+            image=_image(mount),
+            image_sub_path=mount.image_sub_path,
         )
         for mount in inputs.mounts
     ]
@@ -156,3 +158,9 @@ def _mounts(
             )
         )
     return mounts
+
+
+def _image(mount: Mount) -> cri.ImageSpec | None:
+    if not mount.image:
+        return None
+    return cri.ImageSpec(image=mount.image_ref or mount.image, user_specified_image=mount.image)

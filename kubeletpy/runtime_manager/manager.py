@@ -127,6 +127,7 @@ class KubeRuntimeManager:
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
         if user_namespaced:
             self._tools.metrics.started_user_namespaced_pods.inc()
+        request.on_plan(plan.decisions)
         await run_steps(run, self._parts)
         certain = run.sync_error is None and _all_worked(run.results)
         after, read_error = await self._after(run.draft, status, certain)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.runtime_manager.results import PodSyncResult
+from kubeletpy.runtime_manager.results import Decision, PodSyncResult
 
 
 class ProbeOutcome(StrEnum):
@@ -40,6 +40,16 @@ class Mount:
     """PRIVATE, HOST_TO_CONTAINER or BIDIRECTIONAL."""
     selinux_relabel: bool = False
     recursive_read_only: bool = False
+    volume: str = ""
+    """Name of the pod's volume; empty for files of the agent."""
+    index: int = 0
+    """Which of the container's volumeMounts it is."""
+    image: str = ""
+    """An image whose files are mounted, as the spec names it; ``host_path`` is empty then."""
+    image_pull_policy: str = ""
+    image_ref: str = ""
+    """That image as the runtime knows it, once it is on the node."""
+    image_sub_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,8 @@ class SyncPodRequest:
     """Container name -> mounts that the volume manager prepared."""
     on_sandbox_ready: Callable[[PodRuntimeStatus], None] | None = None
     """Told once the new sandbox and its IPs are there, before any container starts."""
+    on_plan: Callable[[Sequence[Decision]], None] = lambda decisions: None
+    """Told what is going to be done and why, before it is; the result has only what is new."""
     is_terminating: Callable[[], bool] = lambda: False
     """Whether termination was asked for meanwhile: the sync then starts nothing more."""
 

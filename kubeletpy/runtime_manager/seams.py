@@ -6,7 +6,7 @@ never import what stands behind these.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
@@ -16,6 +16,7 @@ from kubeletpy.runtime_manager.config_errors import SandboxConfigError
 from kubeletpy.runtime_manager.dns import ResolverConfig
 from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
+from kubeletpy.runtime_manager.protocol import Mount
 
 
 async def _default_handler_only(pod: Pod) -> str:
@@ -28,6 +29,16 @@ async def _own_addresses_only(
     pod: Pod, container: api.Container, pod_ips: tuple[str, ...]
 ) -> EnvironmentInputs:
     return EnvironmentInputs(facts=NodeFacts(pod_ips=pod_ips))
+
+
+async def _as_they_are(
+    pod: Pod,
+    container: api.Container,
+    pod_ips: tuple[str, ...],
+    environment: EnvironmentInputs,
+    mounts: Sequence[Mount],
+) -> Sequence[Mount]:
+    return mounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,15 @@ class Seams:
     """What a container's variables are made of, given the pod's addresses.
 
     Raises ContainerConfigError: an object could not be read.
+    """
+    mounts: Callable[
+        [Pod, api.Container, tuple[str, ...], EnvironmentInputs, Sequence[Mount]],
+        Awaitable[Sequence[Mount]],
+    ] = _as_they_are
+    """Completes what is mounted into a container that is about to start: parts of volumes, files
+    that depend on the pod's addresses.
+
+    Raises ContainerConfigError: a mount cannot be had.
     """
     host_dns: Callable[[], ResolverConfig | None] = ResolverConfig
     """The host's resolver configuration; None when the agent is to use none."""

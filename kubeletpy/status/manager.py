@@ -96,7 +96,7 @@ class ApiStatusManager:
         self._on_termination = on_termination
         self._on_written = on_written
         self._on_refused = on_refused
-        self._traces = traces or Traces()
+        self._traces = Traces() if traces is None else traces
         self._rng = rng or random.Random()
         self._entries: dict[str, _Entry] = {}
         self._closed = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.pods.pod import Pod
@@ -63,8 +63,11 @@ class Housekeeping:
         self._last: NodePods | None = None
         self._kept: frozenset[str] = frozenset()
 
-    def run_once(self, received_at: float) -> None:
-        """Make one pass. ``received_at`` in event-loop seconds."""
+    def run_once(self, received_at: float, held: Collection[str] = ()) -> None:
+        """Make one pass. ``received_at`` in event-loop seconds.
+
+        ``held`` are the uids of pods whose admission is not settled.
+        """
         pods = self._pods.pods()
         desired = self._pods.uids()
         views = self._workers.orphan_pass(desired)
@@ -74,7 +77,8 @@ class Housekeeping:
                 self._delete_mirror(mirror)
         active = self.active(pods)
         self._count(pods, active)
-        self._start_unknown(active, views, received_at)
+        admitted = [pod for pod in active if pod.uid not in held]
+        self._start_unknown(admitted, views, received_at)
         self._end_terminal(pods, views, received_at)
         self._kill_orphans(views, received_at)
         self._metrics.working(Counter(_labels(view) for view in views.values()))

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
@@ -22,12 +23,13 @@ from kubeletpy.podworkers.workers import AsyncPodWorkers
 from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, worth_waking
 from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.operations import Merged, Op
 from kubeletpy.syncloop.pause import Pause
-from kubeletpy.syncloop.rejection import Admit, admit_all, rejected_status
+from kubeletpy.syncloop.rejection import Admit, Deferred, admit_all, rejected_status
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class SyncLoop:
         self._recorder = recorder
         self._clock = clock
         self._admit = admit
+        self._held = HeldPods(self._settled)
         self._on_api_object = on_api_object
         self._pause = Pause(self._merge, runtime_error, self._resume)
         self._soon = asyncio.Event()
@@ -134,11 +137,12 @@ class SyncLoop:
             while True:
                 if self.all_sources_ready and self._cache.populated:
                     now = asyncio.get_running_loop().time()
-                    self._housekeeping.run_once(now)
+                    self._housekeeping.run_once(now, self._held.waiting)
                     self.last_pass_at = now
                 await self._wait()
         finally:
             self._pause.close()
+            self._held.close()
 
     async def _wait(self) -> None:
         # a burst of finished pods is one pass, not one each
@@ -184,7 +188,7 @@ class SyncLoop:
         return self.all_sources_ready and (removed or self.last_pass_at is None)
 
     def _added(self, pods: Sequence[Pod]) -> None:
-        for pod in sorted(pods, key=_created):
+        for pod in sorted(pods, key=_seniority):
             self._pods.put(pod)
             resolved = self._pods.resolve(pod)
             if resolved.pod is None:
@@ -192,22 +196,40 @@ class SyncLoop:
             self._tell(pod, resolved.pod)
             if resolved.was_mirror:
                 self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
-            elif not self._refused(pod):
+            elif self._may_start(pod):
                 self._send(UpdateType.CREATE, pod, resolved.mirror)
 
-    def _refused(self, pod: Pod) -> bool:
+    def _may_start(self, pod: Pod) -> bool:
+        """Whether the pod may run now; else it is refused, or held until that is settled."""
         if self._workers.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
-            return False
+            return True
         others = [other for other in self.active_pods() if other.uid != pod.uid]
-        rejection = self._admit(pod, others)
-        if rejection is None:
-            return False
+        answer = self._admit(pod, others)
+        if isinstance(answer, Deferred):
+            self._held.hold(pod.uid, answer.settle(self._admitted_pods))
+        elif answer is not None:
+            self._refuse(pod, answer)
+        return answer is None
+
+    def _admitted_pods(self) -> list[Pod]:
+        return [pod for pod in self.active_pods() if pod.uid not in self._held.waiting]
+
+    def _settled(self, uid: str, rejection: Rejection | None) -> None:
+        current = self._pods.current(uid)
+        if current is None:
+            return
+        if rejection is not None:
+            self._refuse(current[0], rejection)
+        else:
+            self._send(UpdateType.CREATE, *current)
+
+    def _refuse(self, pod: Pod, rejection: Rejection) -> None:
+        self._held.refuse(pod.uid)
         self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
         refusal = Decision("refuse the pod", f"{rejection.reason}: {rejection.message}")
         self._workers.history.add(pod.uid, (refusal,), self._clock.now())
         status = rejected_status(pod, rejection)
         self._statuses.set_status(pod, status, containers_may_run=False)
-        return True
 
     def _updated(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
@@ -220,6 +242,7 @@ class SyncLoop:
     def _removed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
             self._pods.remove(pod)
+            self._held.forget(pod.uid)
             if pod.is_mirror:
                 static = self._pods.static_of(pod)
                 if static is not None:
@@ -244,9 +267,14 @@ class SyncLoop:
             self._on_api_object(pod)
 
     def _send(self, kind: UpdateType, pod: Pod, mirror: Pod | None) -> None:
+        if pod.being_deleted:
+            self._held.forget(pod.uid)
+        elif kind is not UpdateType.KILL and self._held.holds(pod.uid):
+            return
         now = asyncio.get_running_loop().time()
         self._workers.update_pod(PodUpdate(kind, pod=pod, mirror=mirror, received_at=now))
 
 
-def _created(pod: Pod) -> str:
-    return pod.metadata.get("creationTimestamp") or ""
+def _seniority(pod: Pod) -> tuple[bool, str]:
+    """Pods that a kubelet has taken on before, then the oldest: they keep their place."""
+    return not pod.status.get("startTime"), pod.metadata.get("creationTimestamp") or ""

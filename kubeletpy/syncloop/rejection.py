@@ -5,24 +5,27 @@ Pure. Whether a pod is refused is decided elsewhere (admission).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import qos_class
 
+Others = Callable[[], Sequence[Pod]]
+"""The other active pods of the node as they are when it is called."""
+
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a pod is refused: the reason of its status and event, and a sentence for people."""
+class Deferred:
+    """The answer takes a while: await ``settle``; the pod must not be started before."""
 
-    reason: str
-    message: str
+    settle: Callable[[Others], Awaitable[Rejection | None]]
 
 
-Admit = Callable[[Pod, Sequence[Pod]], Rejection | None]
-"""Judges a pod beside the other active pods of the node."""
+Admit = Callable[[Pod, Sequence[Pod]], Rejection | Deferred | None]
+"""Judges a pod beside the other active pods of the node; None: it may run."""
 
 
 def admit_all(pod: Pod, others: Sequence[Pod]) -> Rejection | None:

@@ -10,7 +10,15 @@ from kubeletpy.runtime_manager.protocol import Mount
 
 
 class VolumeError(Exception):
-    """A pod's volumes could not be set up; the message names the volume and what to do."""
+    """A pod's volumes could not be set up; the message names the volume and what to do.
+
+    Attributes:
+        told: the pod has events that say so already.
+    """
+
+    def __init__(self, message: str, *, told: bool = False) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class VolumeManager(Protocol):
@@ -27,5 +35,12 @@ class VolumeManager(Protocol):
         """Take down all volumes of a pod whose containers are gone. Idempotent.
 
         Raises VolumeError.
+        """
+        ...
+
+    def release_orphan(self, pod_uid: str) -> None:
+        """Take down what a pod that nobody knows any more has left on disk. Blocks.
+
+        Raises OSError.
         """
         ...

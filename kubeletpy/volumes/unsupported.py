@@ -49,3 +49,6 @@ class UnsupportedVolumes:
 
     async def tear_down(self, pod_uid: str) -> None:
         """Nothing was mounted."""
+
+    def release_orphan(self, pod_uid: str) -> None:
+        """Nothing was mounted."""

@@ -24,6 +24,7 @@ IDLE_TASKS = {
     "events",
     "node",
     "node-lease",
+    "own-node",
     "static-pods-mirrors",
 }
 """What an idle agent runs."""

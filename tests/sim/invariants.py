@@ -131,8 +131,8 @@ class Invariants:
         ends = pod.exits.get(started.name) or []
         if not ends or ends[-1].container_id not in self._runtime.containers:
             return
-        if ends[-1].image != started.image:
-            return  # replaced, not restarted
+        if ends[-1].asked or ends[-1].image != started.image:
+            return  # replaced, not restarted after an end of its own
         key = (self._life(), pod.uid, started.name, started.image)
         delay = self._delays.get(key)
         end = ends[-1].at

@@ -84,6 +84,8 @@ class Container:
     busy: bool = False
     """Being started or removed."""
     term_sent: bool = False
+    stop_asked: bool = False
+    """Somebody asked the runtime to stop or remove it."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
 

@@ -317,7 +317,9 @@ class SimRuntime:
                     path.write_text(f"bye from {container.id}")
 
     def _changed(self, what: str, whom: Container | Sandbox) -> None:
-        if what != "stop-asked":
+        if what == "stop-asked" and isinstance(whom, Container):
+            whom.stop_asked = True
+        else:
             code = f" code={whom.exit_code}" if what == "exit" and isinstance(whom, Container) else ""
             told = whom if isinstance(whom, Container) else f"{whom.id} {whom.name}"
             self._history.note("runtime", f"{what} {told}{code}")

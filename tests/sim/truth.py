@@ -25,6 +25,8 @@ class Exit:
     image: str
     code: int
     at: float
+    asked: bool
+    """It was stopped, and did not end by itself."""
 
 
 @dataclass(slots=True)
@@ -147,5 +149,7 @@ class Truth:
         if pod is not None and container.started_at:
             now = asyncio.get_running_loop().time()
             exits = pod.exits.setdefault(container.name, [])
-            exits.append(Exit(container.id, container.image, container.exit_code, now))
+            exits.append(
+                Exit(container.id, container.image, container.exit_code, now, container.stop_asked)
+            )
         return pod

@@ -104,17 +104,25 @@ class World:
         self._main = spawn(self._live(self.life), self.life, f"agent {self.life}")
 
     async def _live(self, life: int) -> None:
+        try:
+            self.agent = Agent(self._parts(life))
+            await self.agent.run()
+        except Exception as error:
+            self.history.violated(f"the agent died of {error!r}")
+            raise
+
+    def _parts(self, life: int) -> AgentParts:
         step = self._stepper(life)
-        rng = self.rng(f"agent {life}")
         client = RuntimeClient(
             self.runtime, self.connection, self.runtime_faults, self.rng(f"client {life}"), step
         )
-        logs = self.root / "log"
-        parts = AgentParts(
+        root, logs = self.root / "kubelet", self.root / "log"
+        root.mkdir(exist_ok=True)
+        return AgentParts(
             runtime=client,  # type: ignore[arg-type]
             images=client,  # type: ignore[arg-type]
             clock=self.clock,
-            root_dir=self.root / "kubelet",
+            root_dir=root,
             node=NodeOptions(name=NODE),
             facts=FACTS,
             node_ips=(NODE_IP,),
@@ -126,15 +134,8 @@ class World:
             image_gc=ImageGCPolicy(high_threshold_percent=100),
             static_pods=StaticPods(path=str(self.static_dir or "")),
             concurrent_starts=6,
-            rng=rng,
+            rng=self.rng(f"agent {life}"),
         )
-        (self.root / "kubelet").mkdir(exist_ok=True)
-        try:
-            self.agent = Agent(parts)
-            await self.agent.run()
-        except Exception as error:
-            self.history.violated(f"the agent died of {error!r}")
-            raise
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
         def step(where: str, what: str) -> None:

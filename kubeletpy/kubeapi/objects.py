@@ -1,0 +1,254 @@
+"""ConfigMaps and secrets that pods use: each followed by one watch, however many pods share it.
+
+Asked for by name only, as the Node authorizer demands, and let go with the last pod that uses it.
+What only environments need is followed while it is being read, and for a while after. Must never
+log what an object holds. Source: docs/reference, constants (objects); api-server: what a node may
+do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError, Unavailable
+from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
+from kubeletpy.kubeapi.reflector import Reflector
+
+logger = logging.getLogger(__name__)
+
+FIRST_ANSWER_S = 1.0
+"""How long a reader waits for an object that was not read yet."""
+IDLE_S = 60.0
+"""After the last reading, an object that no volume is made of is followed no longer."""
+FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
+_KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """One object."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """An object that pods use."""
+
+    key: ObjectKey
+    users: dict[str, bool] = field(default_factory=dict)
+    """Pod uid -> whether changes matter to it (a volume is made of the object)."""
+    object: JSON | None = field(default=None, repr=False)
+    known: bool = False
+    """Whether ``object`` is what the API said (None: there is none)."""
+    error: ApiError | None = None
+    """Why it is not known."""
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Known, or refused for now."""
+    disappointed: bool = False
+    """Somebody was told that it is not to be had, and waits to hear that it is."""
+    task: asyncio.Task[None] | None = None
+    idle: asyncio.TimerHandle | None = None
+
+    @property
+    def live(self) -> bool:
+        return any(self.users.values())
+
+
+class WatchedObjects:
+    """The objects of the pods of this node. Make it inside a running event loop."""
+
+    def __init__(self, api: KubeApi | None, *, rng: random.Random | None = None) -> None:
+        """``api`` None: standalone, there are no objects."""
+        self._api = api
+        self._rng = rng
+        self._tracked: dict[ObjectKey, _Tracked] = {}
+        self._keys: dict[str, dict[ObjectKey, bool]] = {}
+        self._wake: Callable[[str], None] = lambda uid: None
+
+    def on_change(self, wake: Callable[[str], None]) -> None:
+        """Have ``wake(pod uid)`` called for each pod that uses an object that changed."""
+        self._wake = wake
+
+    @property
+    def watches(self) -> int:
+        """How many objects are being followed now."""
+        return sum(tracked.task is not None for tracked in self._tracked.values())
+
+    def register(
+        self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
+    ) -> None:
+        """Say which objects a pod uses; what it used before and does not now is let go.
+
+        Args:
+            uid: of the pod.
+            live: objects that it must hear changes of.
+            on_demand: objects that are read now and then.
+        """
+        wanted = {**dict.fromkeys(on_demand, False), **dict.fromkeys(live, True)}
+        before = self._keys.get(uid, {})
+        if wanted == before:
+            return
+        for key in before.keys() - wanted.keys():
+            self._let_go(uid, key)
+        if wanted:
+            self._keys[uid] = wanted
+        else:
+            self._keys.pop(uid, None)
+        for key, is_live in wanted.items():
+            tracked = self._tracked.setdefault(key, _Tracked(key))
+            tracked.users[uid] = is_live
+            self._follow(tracked)  # read at once: a container will ask for it soon
+            if not tracked.live:
+                self._rest_later(tracked)
+
+    def release(self, uid: str) -> None:
+        """A pod has ended."""
+        self.register(uid, ())
+
+    async def get(self, key: ObjectKey) -> JSON | None:
+        """An object that a pod is registered for; None when there is none. Never change it.
+
+        Raises:
+            ApiError: it cannot be read; pods that use it are woken when it can.
+        """
+        tracked = self._tracked.get(key)
+        if tracked is None:
+            raise Unavailable(f'object "{key.namespace}"/"{key.name}" not registered')
+        self._follow(tracked)
+        if not tracked.live:
+            self._rest_later(tracked)
+        if not tracked.settled.is_set():
+            try:
+                async with asyncio.timeout(FIRST_ANSWER_S):
+                    await tracked.settled.wait()
+            except TimeoutError:
+                tracked.disappointed = True
+                raise Unavailable(f"{_name(key)}: no answer from the API yet") from None
+        if not tracked.known:
+            tracked.disappointed = True
+            raise tracked.error or Unavailable(f"{_name(key)} could not be read")
+        return tracked.object
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        tasks = [t.task for t in self._tracked.values() if t.task is not None]
+        for tracked in list(self._tracked.values()):
+            self._rest(tracked)
+        self._tracked.clear()
+        self._keys.clear()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _follow(self, tracked: _Tracked) -> None:
+        if tracked.task is not None or (tracked.known and _immutable(tracked.object)):
+            return
+        if self._api is None:
+            tracked.error = Unavailable(f"{_name(tracked.key)}: this node has no API")
+            tracked.settled.set()
+            return
+        reflector = Reflector(
+            self._api,
+            tracked.key.resource,
+            tracked.key.namespace,
+            on_replace=partial(self._replaced, tracked),
+            on_event=partial(self._changed, tracked),
+            field_selector=f"metadata.name={tracked.key.name}",
+            forbidden_waits=FORBIDDEN_WAITS,
+            on_error=partial(self._failed, tracked),
+            rng=self._rng,
+        )
+        tracked.task = asyncio.get_running_loop().create_task(
+            reflector.run(), name=f"watch {_name(tracked.key)}"
+        )
+
+    def _let_go(self, uid: str, key: ObjectKey) -> None:
+        tracked = self._tracked[key]
+        del tracked.users[uid]
+        if not tracked.users:
+            self._rest(tracked)
+            del self._tracked[key]
+        elif not tracked.live:
+            self._rest_later(tracked)
+
+    def _rest_later(self, tracked: _Tracked) -> None:
+        if tracked.idle is not None:
+            tracked.idle.cancel()
+        loop = asyncio.get_running_loop()
+        tracked.idle = loop.call_later(IDLE_S, self._rest_if_idle, tracked)
+
+    def _rest_if_idle(self, tracked: _Tracked) -> None:
+        if not tracked.live:
+            self._rest(tracked)
+
+    def _rest(self, tracked: _Tracked) -> None:
+        """Stop following; what was known is forgotten, for it may change unseen."""
+        if tracked.task is not None:
+            tracked.task.cancel()
+            tracked.task = None
+        if tracked.idle is not None:
+            tracked.idle.cancel()
+            tracked.idle = None
+        tracked.object, tracked.known = None, False
+        tracked.settled.clear()
+
+    def _replaced(self, tracked: _Tracked, items: list[JSON]) -> None:
+        # an API that ignores the selector must not have us take another object for this one
+        named = [item for item in items if item["metadata"].get("name") == tracked.key.name]
+        self._take(tracked, named[0] if named else None)
+
+    def _changed(self, tracked: _Tracked, event: WatchEvent) -> None:
+        if event.object["metadata"].get("name") == tracked.key.name:
+            self._take(tracked, None if event.type == "DELETED" else event.object)
+
+    def _take(self, tracked: _Tracked, found: JSON | None) -> None:
+        changed = tracked.known and _version(found) != _version(tracked.object)
+        if changed or not tracked.known:
+            tracked.object = None if found is None else _kept(found)
+        wake = changed or tracked.disappointed
+        tracked.known, tracked.error, tracked.disappointed = True, None, False
+        tracked.settled.set()
+        if _immutable(found) and tracked.task is not None:
+            tracked.task.cancel()
+            tracked.task = None
+        if wake:
+            for uid in list(tracked.users):
+                self._wake(uid)
+
+    def _failed(self, tracked: _Tracked, error: ApiError) -> None:
+        if not tracked.known:
+            tracked.error = error
+            tracked.settled.set()
+
+
+def _kept(found: JSON) -> JSON:
+    """The part of an object that is worth its memory."""
+    metadata = found["metadata"]
+    kept: JSON = {name: found[name] for name in _KEPT_FIELDS if name in found}
+    kept["metadata"] = {
+        name: metadata[name] for name in ("name", "uid", "resourceVersion") if name in metadata
+    }
+    return kept
+
+
+def _version(found: JSON | None) -> tuple[str, str] | None:
+    if found is None:
+        return None
+    metadata = found["metadata"]
+    return str(metadata.get("uid")), str(metadata.get("resourceVersion"))
+
+
+def _immutable(found: JSON | None) -> bool:
+    return found is not None and found.get("immutable") is True
+
+
+def _name(key: ObjectKey) -> str:
+    return f'{key.resource.kind.lower()} "{key.namespace}/{key.name}"'

@@ -1,0 +1,136 @@
+"""The node as the cluster sees it: labels and taints of the API, amounts of our own.
+
+Followed by a watch of this one object, so that what an administrator changes is known at once.
+Must never ask for another node: the Node authorizer would refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import cast
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import NODES, KubeApi, WatchEvent
+from kubeletpy.kubeapi.reflector import Reflector
+
+log = logging.getLogger(__name__)
+
+
+class OwnNode:
+    """What admission asks about the node."""
+
+    def __init__(
+        self,
+        name: str,
+        kube_api: KubeApi | None,
+        recorder: EventRecorder,
+        *,
+        initial: api.Node,
+        written: Callable[[], api.Node | None] = lambda: None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Args:
+        initial: the object as it would be registered; its allocatable and features are always
+            truer than the API's, which may be of an earlier configuration.
+        written: the object as the API answered our last write.
+        """
+        self._name = name
+        self._api = kube_api
+        self._recorder = recorder
+        self._initial = initial
+        self._written = written
+        self._watched: api.Node | None = None
+        self._unschedulable = False
+        self._made: tuple[api.Node, api.Node] | None = None
+        self._reflector: Reflector | None = None
+        if kube_api is not None:
+            self._reflector = Reflector(
+                kube_api,
+                NODES,
+                on_replace=self._replace,
+                on_event=self._event,
+                field_selector=f"metadata.name={name}",
+                rng=rng,
+            )
+
+    def current(self) -> api.Node:
+        """The node as far as it is known; as it will be registered while the API has none."""
+        known = _newer(self._watched, self._written())
+        if known is None:
+            return self._initial
+        if self._made is None or self._made[0] is not known:
+            self._made = known, self._with_own_amounts(known)
+        return self._made[1]
+
+    async def newest(self) -> api.Node | None:
+        """Ask the API; None when it can not say."""
+        if self._api is None:
+            return None
+        try:
+            found = cast(api.Node, await self._api.get(NODES, self._name))
+        except ApiError as error:
+            log.debug("node not read", extra={"why": str(error)})
+            return None
+        self._take(found)
+        return self._with_own_amounts(found)
+
+    async def run(self) -> None:
+        """Follow the object until cancelled."""
+        if self._reflector is not None:
+            await self._reflector.run()
+
+    async def known(self, within: float) -> None:
+        """Wait until the API has shown the node, or has none; at most ``within`` seconds."""
+        if self._reflector is None:
+            return
+        try:
+            async with asyncio.timeout(within):
+                await self._reflector.synced.wait()
+        except TimeoutError:
+            log.warning("node can not be followed; pods are judged by what is known of it")
+
+    def _replace(self, objects: list[JSON]) -> None:
+        for found in objects:
+            self._take(cast(api.Node, found))
+
+    def _event(self, event: WatchEvent) -> None:
+        if event.type != "DELETED":
+            self._take(cast(api.Node, event.object))
+
+    def _take(self, found: api.Node) -> None:
+        if found["metadata"].get("name") != self._name:
+            return
+        self._watched = _newer(found, self._watched)
+        unschedulable = bool((found.get("spec") or {}).get("unschedulable"))
+        if unschedulable != self._unschedulable:
+            self._unschedulable = unschedulable
+            reason = "NodeNotSchedulable" if unschedulable else "NodeSchedulable"
+            message = f"Node {self._name} status is now: {reason}"
+            reference = node_reference(self._name, found["metadata"].get("uid", ""))
+            self._recorder.event(reference, NORMAL, reason, message)
+
+    def _with_own_amounts(self, found: api.Node) -> api.Node:
+        status, own = found.get("status") or {}, self._initial["status"]
+        merged: api.NodeStatus = {
+            **status,
+            "allocatable": {**(status.get("allocatable") or {}), **own["allocatable"]},
+            "features": own.get("features") or {},
+        }
+        return {**found, "status": merged}
+
+
+def _newer(one: api.Node | None, other: api.Node | None) -> api.Node | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one if _version(one) >= _version(other) else other
+
+
+def _version(node: api.Node) -> int:
+    text = node["metadata"].get("resourceVersion", "")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,169 @@
+"""Carries out admission: asks for the node, has others give way, counts refusals.
+
+What is decided is decided in :mod:`kubeletpy.admission`. Must never make the sync loop wait: what
+takes a while is handed back as something to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.fit import Needs, pod_needs
+from kubeletpy.admission.handlers import judge
+from kubeletpy.admission.preemption import MESSAGE, REASON, NoVictims, preempted, victims
+from kubeletpy.admission.verdict import (
+    Admitted,
+    AskForNode,
+    Preempt,
+    Refused,
+    Rejection,
+    Shortage,
+    Verdict,
+)
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.pods import PodWorkerMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.syncloop.rejection import Deferred, Others
+
+log = logging.getLogger(__name__)
+
+UNEXPECTED = "UnexpectedAdmissionError"
+COUNTED = frozenset(
+    (
+        *("AppArmor", "Evicted", "InvalidNodeInfo", "NodeShutdown", "SysctlForbidden"),
+        *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods"),
+        *("PodFeatureUnsupported", "PodLevelResourcesNotSupported", "PodOSNotSupported"),
+        *("PodOSSelectorNodeLabelDoesNotMatch", "SupplementalGroupsPolicyNotSupported"),
+        UNEXPECTED,
+    )
+)
+"""Reasons that kubelet_admission_rejections_total tells apart."""
+
+
+class AdmissionGate:
+    """The sync loop's :data:`~kubeletpy.syncloop.rejection.Admit`."""
+
+    def __init__(
+        self,
+        state: Callable[[], NodeState],
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: PodWorkerMetrics,
+        *,
+        node: Callable[[], api.Node | None],
+        newest_node: Callable[[], Awaitable[api.Node | None]],
+        kill: Callable[[Pod, KillOptions], Awaitable[None]],
+    ) -> None:
+        """Args:
+        node: the node as the API last showed it.
+        newest_node: asks the API for it; None when it does not answer.
+        kill: ends a pod and waits for it; raises TimeoutError.
+        """
+        self._state = state
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._node = node
+        self._newest_node = newest_node
+        self._kill = kill
+        self._one_by_one = asyncio.Lock()
+        self._needs: dict[str, tuple[api.Pod, Needs]] = {}
+
+    def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
+        """Judge a pod beside the other active pods."""
+        self._forget_all_but(others)
+        verdict = self._judge(pod, others, self._node())
+        if isinstance(verdict, AskForNode | Preempt):
+            return Deferred(lambda of_others: self._settle(pod, of_others))
+        return self._answer(verdict)
+
+    async def _settle(self, pod: Pod, others: Others) -> Rejection | None:
+        """Judge again, when those that came earlier are settled, and do what it takes."""
+        async with self._one_by_one:
+            node = self._node()
+            verdict = self._judge(pod, others(), node)
+            if isinstance(verdict, AskForNode):
+                node = await self._newest_node() or node
+                verdict = self._judge(pod, others(), node, newest=True)
+            if isinstance(verdict, Preempt):
+                return await self._make_room(pod, others(), verdict.shortages)
+            return self._answer(verdict)
+
+    def _judge(
+        self, pod: Pod, others: Sequence[Pod], node: api.Node | None, *, newest: bool = False
+    ) -> Verdict:
+        try:
+            return judge(
+                pod,
+                others,
+                node,
+                self._state(),
+                node_is_newest=newest,
+                needs_of=self._needs_of,
+            )
+        except ValueError as error:
+            return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))
+
+    def _answer(self, verdict: Verdict) -> Rejection | None:
+        match verdict:
+            case Refused(rejection) | AskForNode(rejection):
+                return self._counted(rejection)
+            case Admitted() | Preempt():
+                return None
+
+    def _counted(self, rejection: Rejection) -> Rejection:
+        reason = rejection.reason
+        if reason not in COUNTED:
+            reason = "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"
+        self._metrics.admission_rejections.labels(reason).inc()
+        return rejection
+
+    async def _make_room(
+        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
+    ) -> Rejection | None:
+        try:
+            chosen = victims(pod, others, shortages, self._needs_of)
+        except NoVictims as error:
+            text = f"preemption: error finding a set of pods to preempt: {error}"
+            message = f"Unexpected error while attempting to recover from admission failure: {text}"
+            return self._counted(Rejection(UNEXPECTED, message))
+        log.info(
+            "pods give way to a critical pod",
+            extra={"pod": pod.key, "victims": [victim.key for victim in chosen]},
+        )
+        signal = shortages[0].resource if shortages else ""
+        await asyncio.gather(*(self._give_way(victim, signal) for victim in chosen))
+        return None
+
+    async def _give_way(self, victim: Pod, signal: str) -> None:
+        self._recorder.event(pod_reference(victim), WARNING, REASON, MESSAGE)
+        now = self._clock.now()
+        options = KillOptions(
+            evict=True,
+            status_override=lambda status: preempted(status, now, victim.generation),
+        )
+        try:
+            await self._kill(victim, options)
+        except TimeoutError:
+            log.warning("preempted pod takes longer than its grace", extra={"pod": victim.key})
+            return
+        self._metrics.preemptions.labels(signal).inc()
+
+    def _needs_of(self, pod: Pod) -> Needs:
+        kept = self._needs.get(pod.uid)
+        if kept is not None and kept[0] is pod.object:
+            return kept[1]
+        needs = pod_needs(pod)
+        self._needs[pod.uid] = (pod.object, needs)
+        return needs
+
+    def _forget_all_but(self, others: Sequence[Pod]) -> None:
+        if len(self._needs) > 2 * len(others) + 16:
+            uids = {other.uid for other in others}
+            self._needs = {uid: kept for uid, kept in self._needs.items() if uid in uids}

@@ -1,0 +1,73 @@
+"""Pods whose admission takes a while, and pods that were refused: neither may get a worker.
+
+Admission takes a while when others must give way first, or the node is asked for once more. Must
+never keep a pod that has left the configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from kubeletpy.admission.verdict import Rejection
+
+log = logging.getLogger(__name__)
+
+Settled = Callable[[str, Rejection | None], None]
+
+
+class HeldPods:
+    """By uid; bounded by the pods of the configuration."""
+
+    def __init__(self, settled: Settled) -> None:
+        """``settled(uid, rejection)`` is told how a pod's admission ended; None: it may run."""
+        self._settled = settled
+        self._tasks: dict[str, asyncio.Task[Rejection | None]] = {}
+        self._refused: set[str] = set()
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """Pods that are neither admitted nor refused yet."""
+        return frozenset(self._tasks)
+
+    def holds(self, uid: str) -> bool:
+        """Whether a pod may not be started now."""
+        return uid in self._tasks or uid in self._refused
+
+    def hold(self, uid: str, answer: Awaitable[Rejection | None]) -> None:
+        """Hold a pod until the answer is there."""
+        task = asyncio.ensure_future(answer)
+        self._tasks[uid] = task
+        task.add_done_callback(lambda done: self._done(uid, done))
+
+    def refuse(self, uid: str) -> None:
+        """Never start this pod."""
+        self._refused.add(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod has left, or is being deleted."""
+        self._refused.discard(uid)
+        task = self._tasks.pop(uid, None)
+        if task is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Give up what is being waited for."""
+        for uid in list(self._tasks):
+            self.forget(uid)
+
+    def _done(self, uid: str, task: asyncio.Task[Rejection | None]) -> None:
+        if self._tasks.get(uid) is not task:
+            return
+        del self._tasks[uid]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._settled(uid, task.result())
+            return
+        # a task boundary: a fault in one pod's admission must not end the agent, nor hide the pod
+        log.error("admission of pod failed", extra={"uid": uid}, exc_info=error)
+        message = f"Unexpected error while attempting to recover from admission failure: {error}"
+        self._settled(uid, Rejection("UnexpectedAdmissionError", message))

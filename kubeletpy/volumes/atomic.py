@@ -1,0 +1,141 @@
+"""Writes the files of a volume so that readers see all of the old ones or all of the new ones.
+
+``..data`` is a link to a directory with the files; an update makes a new directory and renames a
+new link over the old. A crash at any instant leaves a volume that the next write completes.
+Blocking, for threads. Source: docs/reference, volumes: layout and update; names (volume-dir).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kubeletpy.volumes.payload import FileContent, Payload
+
+DATA = "..data"
+NEW_DATA = "..data_tmp"
+DIRECTORY_MODE = 0o755
+_VERSION = re.compile(r"\.\.\d{4}(_\d\d){5}\.[0-9a-z]+")
+_READ_SLACK = 1
+
+
+def write_payload(
+    directory: str, payload: Payload, now: float, own: Callable[[], None] | None = None
+) -> bool:
+    """Make a volume's files those of the payload; whether they had to change.
+
+    Args:
+        directory: the volume.
+        payload: its files.
+        now: Unix seconds, for the name of the new directory.
+        own: gives everything in the volume its owner; called before the new files are shown.
+
+    Raises:
+        OSError: the volume cannot be written; it shows the old files or the new ones.
+    """
+    root = Path(directory)
+    current = _current(root)
+    changed = current is None or not _same(root / current, payload)
+    if changed:
+        current = _write_version(root, payload, now)
+        if own is not None:
+            own()
+        new_link = root / NEW_DATA
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(current)
+        new_link.replace(root / DATA)
+    assert current is not None, "written just now"
+    _link_files(root, payload)
+    _remove_rest(root, payload, current)
+    return changed
+
+
+def _current(root: Path) -> str | None:
+    """The directory that the files are in; None when there is none yet."""
+    try:
+        target = (root / DATA).readlink().name
+    except OSError:
+        return None
+    return target if _VERSION.fullmatch(target) and (root / target).is_dir() else None
+
+
+def _write_version(root: Path, payload: Payload, now: float) -> str:
+    stamp = time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime(now))
+    name = stamp + str(secrets.randbelow(10**10))
+    version = root / name
+    _make_directory(version)
+    for path, content in payload.items():
+        target = version / path
+        for parent in reversed(target.relative_to(version).parents[:-1]):
+            _make_directory(version / parent)
+        _write_file(target, content)
+    return name
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(DIRECTORY_MODE)
+    except FileExistsError:
+        return
+    path.chmod(DIRECTORY_MODE)  # whatever the umask
+
+
+def _write_file(path: Path, content: FileContent) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        left = memoryview(content.data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        if content.owner is not None:
+            os.fchown(descriptor, content.owner, -1)
+        os.fchmod(descriptor, content.mode)
+    finally:
+        os.close(descriptor)
+
+
+def _same(version: Path, payload: Payload) -> bool:
+    """Whether a directory holds exactly the payload's files."""
+    found = 0
+    for directory, _, files in os.walk(version):
+        for name in files:
+            path = Path(directory, name)
+            wanted = payload.get(str(path.relative_to(version)))
+            if wanted is None or not _holds(path, wanted.data):
+                return False
+            found += 1
+    return found == len(payload)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(len(data) + _READ_SLACK) == data
+
+
+def _link_files(root: Path, payload: Payload) -> None:
+    for name in {path.partition("/")[0] for path in payload}:
+        link = root / name
+        target = f"{DATA}/{name}"
+        try:
+            link.symlink_to(target)
+        except FileExistsError:
+            if not link.is_symlink() or str(link.readlink()) != target:
+                raise
+
+
+def _remove_rest(root: Path, payload: Payload, current: str) -> None:
+    """Remove links to files that are gone, older versions, and what a crash has left."""
+    kept = {path.partition("/")[0] for path in payload} | {DATA, current}
+    for entry in list(os.scandir(root)):
+        if entry.name in kept:
+            continue
+        if entry.is_symlink():
+            Path(entry.path).unlink()
+        elif _VERSION.fullmatch(entry.name):
+            shutil.rmtree(entry.path)

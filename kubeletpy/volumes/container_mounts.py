@@ -1,0 +1,215 @@
+"""The mounts of a container that is about to start: parts of volumes, the hosts file, checks.
+
+What depends on what ran before in the pod (an init container may have made the directory) or on
+the pod's addresses is done here, at each start. Must never hand the runtime a path that a container
+can change. Source: docs/reference, volumes: mounts for the runtime; managed /etc/hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.hostname import HostnameError
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config_errors import ContainerConfigError
+from kubeletpy.runtime_manager.environment import EnvironmentInputs, build_environment
+from kubeletpy.runtime_manager.expansion import ExpansionTooLong, expand
+from kubeletpy.runtime_manager.protocol import Mount
+from kubeletpy.volumes import etc_hosts
+from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
+from kubeletpy.volumes.sub_path import bind_sub_path
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFeatures:
+    """What the runtime can mount."""
+
+    image_volumes: bool = False
+    recursive_read_only: frozenset[str] = frozenset()
+    """Handlers that have it; "" is the default one."""
+
+
+async def _default_handler(pod: Pod) -> str:
+    return ""
+
+
+class ContainerMounts:
+    """Completes a container's mounts."""
+
+    def __init__(
+        self,
+        pods_dir: Path,
+        *,
+        cluster_domain: str = "",
+        features: RuntimeFeatures | None = None,
+        handler: Callable[[Pod], Awaitable[str]] = _default_handler,
+        node_hosts: Path = Path("/etc/hosts"),
+    ) -> None:
+        """Args:
+        pods_dir: ``{root}/pods``.
+        cluster_domain: for names in hosts files.
+        features: of the runtime.
+        handler: the CRI handler of a pod's RuntimeClass.
+        node_hosts: the node's own hosts file.
+        """
+        self._pods_dir = str(pods_dir)
+        self._cluster_domain = cluster_domain
+        self._features = features or RuntimeFeatures()
+        self._handler = handler
+        self._node_hosts = node_hosts
+
+    async def prepare(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        environment: EnvironmentInputs,
+        mounts: Sequence[Mount],
+    ) -> Sequence[Mount]:
+        """The mounts to start a container with.
+
+        Raises:
+            ContainerConfigError: a mount cannot be had; the message names it.
+        """
+        specs = container.get("volumeMounts") or ()
+        handler = ""
+        if any(spec.get("recursiveReadOnly") for spec in specs):
+            handler = await self._handler(pod)
+        recursive = handler in self._features.recursive_read_only
+        sub_paths = _sub_paths(pod, container, environment)
+        decided = [self._decide(m, specs[m.index], sub_paths, recursive) for m in mounts]
+        hosts = etc_hosts.is_managed(pod, container, pod_ips)
+        if not sub_paths and not hosts:
+            return decided
+        return await asyncio.to_thread(
+            self._make, pod, container["name"], pod_ips if hosts else None, sub_paths, decided
+        )
+
+    def _decide(
+        self,
+        mount: Mount,
+        spec: Mapping[str, Any],
+        sub_paths: Mapping[int, list[str]],
+        recursive: bool,
+    ) -> Mount:
+        if mount.image:
+            if not self._features.image_volumes:
+                raise ContainerConfigError(
+                    f'volume "{mount.volume}": this container runtime has no image volumes; '
+                    "containerd has them from version 2.1 on"
+                )
+            mount = replace(mount, image_sub_path="/".join(sub_paths.get(mount.index, ())))
+        return replace(mount, recursive_read_only=recursive_read_only(spec, mount, recursive))
+
+    def _make(
+        self,
+        pod: Pod,
+        container: str,
+        hosts_for: tuple[str, ...] | None,
+        sub_paths: Mapping[int, list[str]],
+        mounts: list[Mount],
+    ) -> Sequence[Mount]:
+        paths = PodPaths(self._pods_dir, pod.uid)
+        made = [
+            self._bind(paths, container, mount, sub_paths[mount.index])
+            if mount.index in sub_paths and not mount.image
+            else mount
+            for mount in mounts
+        ]
+        if hosts_for is not None:
+            made.append(self._hosts(paths, pod, hosts_for))
+        return made
+
+    def _bind(self, paths: PodPaths, container: str, mount: Mount, parts: list[str]) -> Mount:
+        try:
+            target = paths.sub_path(mount.volume, container, mount.index)
+            bind_sub_path(mount.host_path, parts, target, read_only=False)
+        except (UnsafePath, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ContainerConfigError(
+                f'failed to prepare subPath for volumeMount "{mount.volume}" of container '
+                f'"{container}": {why}'
+            ) from error
+        return replace(mount, host_path=target)
+
+    def _hosts(self, paths: PodPaths, pod: Pod, pod_ips: tuple[str, ...]) -> Mount:
+        try:
+            node = ""
+            if pod.host_network:
+                node = self._node_hosts.read_text("utf-8", "surrogateescape")
+            text = etc_hosts.hosts_text(pod, pod_ips, self._cluster_domain, node)
+            etc_hosts.write_hosts(paths.hosts_file, text)
+        except (HostnameError, UnsafePath, OSError) as error:
+            raise ContainerConfigError(f"hosts file: {error}") from error
+        return Mount(etc_hosts.CONTAINER_PATH, paths.hosts_file, selinux_relabel=True)
+
+
+def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) -> bool:
+    """Whether a mount is read-only down to the mounts below it.
+
+    Raises:
+        ContainerConfigError: it has to be and cannot.
+    """
+    asked = spec.get("recursiveReadOnly") or "Disabled"
+    if asked == "Disabled":
+        return False
+    if not mount.readonly:
+        problem = "requires readOnly"
+    elif mount.propagation != "PRIVATE":
+        problem = "requires mountPropagation to be unset or None"
+    elif asked == "IfPossible":
+        return supported
+    elif asked != "Enabled":
+        problem = f"unknown value {asked!r}"
+    elif supported:
+        return True
+    else:
+        problem = "the container runtime does not support it"
+    raise ContainerConfigError(f'volumeMount "{mount.volume}": recursiveReadOnly: {problem}')
+
+
+def _sub_paths(
+    pod: Pod, container: api.Container, environment: EnvironmentInputs
+) -> dict[int, list[str]]:
+    """Index of a mount -> the part of the volume it is of; none for a whole volume."""
+    found: dict[int, list[str]] = {}
+    variables: Mapping[str, str] | None = None
+    for index, spec in enumerate(container.get("volumeMounts") or ()):
+        path = spec.get("subPath") or ""
+        expression = spec.get("subPathExpr") or ""
+        name = spec.get("name")
+        try:
+            if expression:
+                if variables is None:
+                    variables = build_environment(pod, container, environment)
+                path = expand_strictly(expression, variables)
+            if path and (parts := sub_path_parts(path)):
+                found[index] = parts
+        except (UnsafePath, ExpansionTooLong) as error:
+            raise ContainerConfigError(f'volumeMount "{name}": subPath: {error}') from error
+    return found
+
+
+def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)``; every variable must be there.
+
+    Raises:
+        UnsafePath: one is not; the message names it.
+    """
+    missing: list[str] = []
+
+    def look_up(name: str) -> str:
+        value = variables.get(name)
+        if value is None:
+            missing.append(name)
+        return value or ""
+
+    path = expand(expression, look_up)
+    if missing:
+        raise UnsafePath(f"{expression!r}: missing value for {', '.join(missing)}")
+    return path

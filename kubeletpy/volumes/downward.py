@@ -1,0 +1,68 @@
+"""The values of downwardAPI files: as environment variables have them, and whole maps besides.
+
+Pure. Source: docs/reference, volumes: downwardAPI; KEP-368.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
+from kubeletpy.pods.pod import Pod
+
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def item_value(item: Mapping[str, Any], pod: Pod, facts: NodeFacts) -> str:
+    """The content of one file.
+
+    Raises:
+        DownwardError: its reference cannot be followed.
+    """
+    field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
+    if field is not None:
+        path = field.get("fieldPath")
+        if path == "metadata.labels":
+            return format_map(pod.labels)
+        if path == "metadata.annotations":
+            return format_map(pod.annotations)
+        return field_value(cast(api.ObjectFieldSelector, field), pod, facts)
+    if resource is not None:
+        if not resource.get("containerName"):
+            raise DownwardError("resourceFieldRef of a volume: containerName is missing")
+        selector = cast(api.ResourceFieldSelector, resource)
+        return resource_value(selector, pod, pod.containers[0], facts)
+    raise DownwardError(f"downwardAPI item {item.get('path')!r} has neither field nor resource")
+
+
+def format_map(values: Mapping[str, str]) -> str:
+    """``key="value"`` lines, sorted by key, values quoted as Go writes strings."""
+    return "\n".join(f"{key}={quoted(values[key])}" for key in sorted(values))
+
+
+def quoted(text: str) -> str:
+    """A double-quoted Go string literal: printable characters stay as they are."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character == " " or character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,73 @@
+"""Reads one variable out of an env file (fileKeyRef): ``KEY='text'`` lines and comments.
+
+Pure; the text is whatever a container wrote. Errors name lines, never values. Source:
+docs/reference, env file grammar; KEP-3721.
+"""
+
+from __future__ import annotations
+
+MAX_FILE = 64 << 10
+"""Bytes of a file that are read: more is an error."""
+_SPACE = " \t"
+
+
+class EnvFileError(ValueError):
+    """The file does not keep to the grammar; the message says where."""
+
+
+def find_value(text: str, key: str) -> str | None:
+    """The value of a key, the first wins; None when there is no such key.
+
+    Lines end in LF or CRLF.
+
+    Raises:
+        EnvFileError: what comes before the key is malformed.
+    """
+    text = text.replace("\r\n", "\n")
+    position, line = 0, 1
+    while position < len(text):
+        end = _line_end(text, position)
+        stripped = text[position:end].lstrip(_SPACE)
+        if not stripped or stripped.startswith("#"):
+            position, line = end + 1, line + 1
+            continue
+        name, equals, value = stripped.partition("=")
+        _check_name(name, equals, line)
+        if value.startswith((" ", "\t")):
+            if name == key:
+                return ""  # as a shell has it
+            position, line = end + 1, line + 1
+            continue
+        if not value.startswith("'"):
+            raise _error(line, "the value must be in single quotes")
+        opening = end - len(value)
+        closing = text.find("'", opening + 1)
+        if closing < 0:
+            raise _error(line, "the single quote is not closed")
+        end = _line_end(text, closing)
+        after = text[closing + 1 : end].lstrip(_SPACE)
+        if after and not after.startswith("#"):
+            raise _error(line, "there is text after the closing quote")
+        if name == key:
+            return text[opening + 1 : closing]
+        line += text.count("\n", position, end) + 1
+        position = end + 1
+    return None
+
+
+def _check_name(name: str, equals: str, line: int) -> None:
+    if not equals:
+        raise _error(line, "'=' is missing")
+    if not name.strip(_SPACE):
+        raise _error(line, "the name is empty")
+    if name != name.rstrip(_SPACE):
+        raise _error(line, "whitespace before '=' is not allowed")
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
+
+
+def _error(line: int, what: str) -> EnvFileError:
+    return EnvFileError(f"invalid environment variable format at line {line}: {what}")

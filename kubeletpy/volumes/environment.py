@@ -1,0 +1,168 @@
+"""What environment variables refer to: objects, services, the node, files in volumes.
+
+Implements the runtime manager's ``environment`` seam over what the node follows. Must never put a
+value into an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.objects import ObjectKey, WatchedObjects
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
+from kubeletpy.pods.downward import NodeFacts
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config_errors import ContainerConfigError
+from kubeletpy.runtime_manager.environment import EnvironmentInputs
+from kubeletpy.volumes.env_file import MAX_FILE, EnvFileError, find_value
+from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
+from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source
+from kubeletpy.volumes.safe_path import open_beneath
+
+Services = Callable[[str], Awaitable[Sequence[api.Service] | None]]
+RESOURCES = {"configMap": CONFIGMAPS, "secret": SECRETS}
+
+
+async def _no_services(namespace: str) -> Sequence[api.Service] | None:
+    return ()
+
+
+def object_key(ref: ObjectRef, namespace: str) -> ObjectKey:
+    """Where an object of a pod's namespace is in the API."""
+    return ObjectKey(RESOURCES[ref.kind], namespace, ref.name)
+
+
+class ContainerEnvironment:
+    """Gathers what a container's environment is made of."""
+
+    def __init__(
+        self,
+        pods_dir: Path,
+        objects: WatchedObjects,
+        *,
+        host_ips: Sequence[str] = (),
+        allocatable: Mapping[str, str] | None = None,
+    ) -> None:
+        """``services`` may be set to what lists the services that a namespace sees."""
+        self._pods_dir = str(pods_dir)
+        self._objects = objects
+        self.services: Services = _no_services
+        self._host_ips = tuple(host_ips)
+        self._allocatable = allocatable
+
+    async def inputs(
+        self, pod: Pod, container: api.Container, pod_ips: tuple[str, ...]
+    ) -> EnvironmentInputs:
+        """Read all that the container's variables refer to.
+
+        Raises:
+            ContainerConfigError: an object could not be read.
+        """
+        facts = NodeFacts(pod_ips, self._host_ips, self._allocatable)
+        services = await self.services(pod.namespace)
+        refs = set(environment_objects([container]))
+        sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
+        for ref in refs:
+            try:
+                found = await self._objects.get(object_key(ref, pod.namespace))
+            except ApiError as error:
+                raise ContainerConfigError(error.message) from error
+            sources.objects[ref] = found
+        if any((entry.get("valueFrom") or {}).get("fileKeyRef") for entry in _env(container)):
+            await asyncio.to_thread(sources.read_files, container)
+        return EnvironmentInputs(facts, services, sources)
+
+
+@dataclass(slots=True)
+class _Sources:
+    """The runtime manager's EnvSources, all read before."""
+
+    paths: PodPaths
+    pod: Pod
+    objects: dict[ObjectRef, JSON | None] = field(default_factory=dict, repr=False)
+    files: dict[tuple[str, str], str | ContainerConfigError] = field(
+        default_factory=dict, repr=False
+    )
+
+    def config_map(self, name: str) -> Mapping[str, str] | None:
+        found = self.objects.get(ObjectRef("configMap", name))
+        return None if found is None else _texts(found.get("data"))
+
+    def secret(self, name: str) -> Mapping[str, str] | None:
+        found = self.objects.get(ObjectRef("secret", name))
+        if found is None:
+            return None
+        try:
+            return {
+                key: base64.b64decode(text, validate=True).decode("utf-8", "surrogateescape")
+                for key, text in _texts(found.get("data")).items()
+            }
+        except (binascii.Error, ValueError):
+            raise ContainerConfigError(f'secret "{name}" holds what is not base64') from None
+
+    def file_key(self, selector: api.FileKeySelector) -> str | None:
+        volume, path = selector.get("volumeName") or "", selector.get("path") or ""
+        text = self.files.get((volume, path))
+        if isinstance(text, ContainerConfigError):
+            raise text
+        try:
+            return find_value(text or "", selector.get("key") or "")
+        except EnvFileError as error:
+            raise ContainerConfigError(f'file "{path}" in volume "{volume}": {error}') from error
+
+    def read_files(self, container: api.Container) -> None:
+        """Read the env files that a container refers to; blocking."""
+        for entry in _env(container):
+            selector = (entry.get("valueFrom") or {}).get("fileKeyRef")
+            if selector is None:
+                continue
+            volume, path = selector.get("volumeName") or "", selector.get("path") or ""
+            try:
+                text: str | ContainerConfigError = self._read(volume, path)
+            except (UnsafePath, OSError) as error:
+                # a path of the host is nothing that a pod's message should show
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                text = ContainerConfigError(
+                    f'file "{path}" in volume "{volume}" cannot be read: {why}'
+                )
+            self.files[volume, path] = text
+
+    def _read(self, volume: str, path: str) -> str:
+        declared = {v.get("name"): v for v in self.pod.spec.get("volumes") or ()}
+        found: Mapping[str, Any] = declared.get(volume) or {"name": volume, "": {}}
+        kind, _ = volume_source(found)
+        if kind != "emptyDir":
+            raise UnsafePath("it is not an emptyDir volume of the pod")
+        entry = open_beneath(self.paths.volume("emptyDir", volume), sub_path_parts(path))
+        try:
+            if not stat.S_ISREG(os.fstat(entry).st_mode):
+                raise UnsafePath("it is not a regular file")
+            with open(f"/proc/self/fd/{entry}", "rb") as file:  # noqa: PTH123 - what was checked
+                data = file.read(MAX_FILE + 1)
+        finally:
+            os.close(entry)
+        if len(data) > MAX_FILE:
+            raise UnsafePath(f"it is larger than {MAX_FILE} bytes")
+        return data.decode("utf-8", "surrogateescape")
+
+
+def _env(container: api.Container) -> Sequence[Mapping[str, Any]]:
+    entries: Any = container.get("env") or ()
+    return [entry for entry in entries if entry]
+
+
+def _texts(data: Any) -> dict[str, str]:
+    if not isinstance(data, Mapping):
+        return {}
+    return {k: v for k, v in data.items() if isinstance(k, str) and isinstance(v, str)}

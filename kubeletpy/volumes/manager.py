@@ -1,0 +1,263 @@
+"""The volumes of the pods of this node: gathers what they are made of, has them made, remembers.
+
+A sync of a pod without changes costs a comparison: files are looked at only when an object, a field
+or a token they come from is another one. Nothing here matters after a crash: the next agent finds
+the volumes on disk. Must never log or tell what a file holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.objects import WatchedObjects
+from kubeletpy.pods.downward import NodeFacts
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.protocol import Mount
+from kubeletpy.volumes.environment import object_key
+from kubeletpy.volumes.mounts import pod_mounts
+from kubeletpy.volumes.paths import PodPaths, UnsafePath
+from kubeletpy.volumes.payload import FileOwner, Input, TokenInput, downward_input, sources_of
+from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
+from kubeletpy.volumes.protocol import VolumeError
+from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
+from kubeletpy.volumes.teardown import take_down
+from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError, TokenKey
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TEAR_DOWNS_AT_ONCE = 2
+"""Removing what containers have written can take long: it must not take all threads."""
+
+
+@dataclass(slots=True)
+class _PodState:
+    """What is known of one pod's volumes."""
+
+    spec: Mapping[str, Any]
+    plan: VolumePlan
+    paths: PodPaths
+    owner: FileOwner
+    mounts: Mapping[str, Sequence[Mount]]
+    made_of: dict[str, tuple[Input, ...]] = field(default_factory=dict, repr=False)
+    """Volume name -> what it was last made of; those that were set up."""
+
+
+class NodeVolumes:
+    """:class:`~kubeletpy.volumes.protocol.VolumeManager` for this node."""
+
+    def __init__(
+        self,
+        pods_dir: Path,
+        objects: WatchedObjects,
+        tokens: PodTokens,
+        recorder: EventRecorder,
+        clock: Clock,
+        *,
+        allocatable: Mapping[str, str] | None = None,
+    ) -> None:
+        """Args:
+        pods_dir: ``{root}/pods``.
+        objects: configMaps and secrets.
+        tokens: of service accounts.
+        recorder: for FailedMount.
+        clock: the time of day.
+        allocatable: what pods of this node can have, as quantities.
+        """
+        self._pods_dir = str(pods_dir)
+        self._objects = objects
+        self._tokens = tokens
+        self._recorder = recorder
+        self._clock = clock
+        self._allocatable = allocatable
+        self._pods: dict[str, _PodState] = {}
+        self._busy: dict[str, asyncio.Future[Any]] = {}
+        self._tear_downs = asyncio.Semaphore(TEAR_DOWNS_AT_ONCE)
+
+    async def set_up(self, pod: Pod) -> Mapping[str, Sequence[Mount]]:
+        """Make all volumes the pod uses, or bring them up to date.
+
+        A volume that containers use already stays as it is when it cannot be brought up to date;
+        an event says why.
+
+        Raises:
+            VolumeError: a volume is not there.
+        """
+        state = self._state(pod)
+        if not state.plan.volumes and not state.plan.problems:
+            return {}
+        await self._settled(pod.uid)
+        work = await self._changed(pod, state)
+        problems = dict(state.plan.problems)
+        if work:
+            setting = PodSetting(
+                pod,
+                state.paths,
+                state.owner,
+                (self._allocatable or {}).get("memory"),
+                self._clock.now(),
+            )
+            failed = await self._in_thread(pod.uid, partial(set_up_all, work, setting))
+            for item in work:
+                if item.volume.name not in failed:
+                    state.made_of[item.volume.name] = tuple(item.inputs)
+            problems |= await self._fatal(pod, state, failed)
+        if problems:
+            raise self._error(pod, problems)
+        return state.mounts
+
+    async def tear_down(self, pod_uid: str) -> None:
+        """Take down all volumes of a pod whose containers are gone.
+
+        Raises:
+            VolumeError: something is still in use or cannot be removed.
+        """
+        await self._settled(pod_uid)
+        try:
+            async with self._tear_downs:
+                paths = PodPaths(self._pods_dir, pod_uid)
+                await self._in_thread(pod_uid, partial(take_down, paths))
+        except (OSError, UnsafePath) as error:
+            raise VolumeError(str(error)) from error
+        self._pods.pop(pod_uid, None)
+        self._objects.release(pod_uid)
+        self._tokens.forget(pod_uid)
+
+    def release_orphan(self, pod_uid: str) -> None:
+        """Take down what a pod has left on disk. Blocks. Raises OSError, UnsafePath."""
+        if pod_uid in self._pods:
+            # it came while the sweep was under way
+            raise OSError(f"the volumes of pod {pod_uid} are in use")
+        take_down(PodPaths(self._pods_dir, pod_uid))
+
+    def _state(self, pod: Pod) -> _PodState:
+        """What is known of a pod, planned anew when its spec changed."""
+        known = self._pods.get(pod.uid)
+        if known is not None and (known.spec is pod.spec or known.spec == pod.spec):
+            return known
+        paths, plan = PodPaths(self._pods_dir, pod.uid), plan_volumes(pod)
+        try:
+            mounts = {} if plan.problems else pod_mounts(pod, plan, paths)
+        except UnsafePath as error:
+            raise VolumeError(str(error)) from error
+        state = _PodState(pod.spec, plan, paths, file_owner(pod), mounts)
+        if known is not None:
+            before = {volume.name: volume for volume in known.plan.volumes}
+            state.made_of = {
+                volume.name: known.made_of[volume.name]
+                for volume in plan.volumes
+                if volume.name in known.made_of and volume == before[volume.name]
+            }
+        self._pods[pod.uid] = state
+        self._objects.register(
+            pod.uid,
+            {object_key(ref, pod.namespace) for ref in plan.objects},
+            {object_key(ref, pod.namespace) for ref in plan.env_objects},
+        )
+        return state
+
+    async def _changed(self, pod: Pod, state: _PodState) -> list[VolumeWork]:
+        """The volumes that are not made of what they should be made of now."""
+        inputs = await asyncio.gather(*(self._inputs(pod, volume) for volume in state.plan.volumes))
+        return [
+            VolumeWork(volume, found)
+            for volume, found in zip(state.plan.volumes, inputs, strict=True)
+            if state.made_of.get(volume.name) != found
+        ]
+
+    async def _inputs(self, pod: Pod, volume: PlannedVolume) -> tuple[Input, ...]:
+        """What each source of a volume is now."""
+        if volume.kind not in FILE_KINDS:
+            return ()
+        return tuple([await self._input(pod, *source) for source in sources_of(volume)])
+
+    async def _input(self, pod: Pod, kind: str, source: Mapping[str, Any]) -> Input:
+        try:
+            if kind == "downwardAPI":
+                return downward_input(source, pod, NodeFacts(allocatable=self._allocatable))
+            if kind == "serviceAccountToken":
+                return TokenInput(await self._tokens.get(pod, _token_key(pod, source)))
+            if kind == "configMap":
+                ref = ObjectRef("configMap", source.get("name") or "")
+                return await self._objects.get(object_key(ref, pod.namespace))
+            if kind == "secret":
+                ref = ObjectRef("secret", source.get("secretName") or source.get("name") or "")
+                return await self._objects.get(object_key(ref, pod.namespace))
+        except (ApiError, TokenError) as error:
+            return error
+        return None
+
+    async def _fatal(
+        self, pod: Pod, state: _PodState, failed: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Of what failed, what keeps the pod from going on."""
+        fatal: dict[str, str] = {}
+        for volume in state.plan.volumes:
+            if volume.name not in failed:
+                continue
+            in_use = volume.name in state.made_of or await asyncio.to_thread(
+                is_established, volume, state.paths
+            )
+            if in_use:
+                self._tell(pod, volume.name, failed[volume.name])
+            else:
+                fatal[volume.name] = failed[volume.name]
+        return fatal
+
+    def _error(self, pod: Pod, problems: Mapping[str, str]) -> VolumeError:
+        for name, problem in problems.items():
+            self._tell(pod, name, problem)
+        listed = "; ".join(f'volume "{name}": {problem}' for name, problem in problems.items())
+        return VolumeError(f"unmounted volumes=[{' '.join(problems)}]: {listed}", told=True)
+
+    def _tell(self, pod: Pod, volume: str, problem: str) -> None:
+        message = f'MountVolume.SetUp failed for volume "{volume}" : {problem}'
+        self._recorder.event(pod_reference(pod), WARNING, "FailedMount", message)
+
+    async def _settled(self, uid: str) -> None:
+        """Wait for work on a pod's files that went on when its sync was cancelled."""
+        busy = self._busy.get(uid)
+        if busy is not None and not busy.done():
+            await asyncio.wait([busy])
+
+    async def _in_thread(self, uid: str, work: Callable[[], T]) -> T:
+        """Do file work of one pod; it goes on when the caller is cancelled."""
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        self._busy[uid] = running
+        running.add_done_callback(partial(self._done, uid))
+        return await asyncio.shield(running)
+
+    def _done(self, uid: str, finished: asyncio.Future[Any]) -> None:
+        if self._busy.get(uid) is finished:
+            del self._busy[uid]
+        if not finished.cancelled():
+            finished.exception()  # looked at, also when nobody waits for it any more
+
+
+def file_owner(pod: Pod) -> FileOwner:
+    """Whom the files of a pod are for: its fsGroup, and the user that all its containers run as."""
+    of_pod = pod.spec.get("securityContext") or {}
+    users = {
+        (container.get("securityContext") or {}).get("runAsUser", of_pod.get("runAsUser"))
+        for _, container in pod.all_containers()
+    }
+    user = users.pop() if len(users) == 1 else None
+    return FileOwner(user, of_pod.get("fsGroup"))
+
+
+def _token_key(pod: Pod, source: Mapping[str, Any]) -> TokenKey:
+    return TokenKey(
+        pod.spec.get("serviceAccountName") or "default",
+        source.get("audience") or "",
+        source.get("expirationSeconds") or DEFAULT_SECONDS,
+    )

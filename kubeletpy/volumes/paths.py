@@ -1,0 +1,105 @@
+"""Where a pod's volumes are below the kubelet's root directory, and which paths files may have.
+
+Pure. Names from specs become parts of paths here: one that could lead elsewhere is refused.
+Source: docs/reference, names (dir, volume-dir); volumes: paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_FILE_NAME = 255
+MAX_PATH = 4096
+
+PLUGINS = {
+    "emptyDir": "kubernetes.io~empty-dir",
+    "configMap": "kubernetes.io~configmap",
+    "secret": "kubernetes.io~secret",
+    "projected": "kubernetes.io~projected",
+    "downwardAPI": "kubernetes.io~downward-api",
+}
+"""Kind of volume -> name of its directory, for those that have one."""
+
+
+class UnsafePath(ValueError):
+    """A name or path from a spec could lead elsewhere; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPaths:
+    """The directories of one pod."""
+
+    pods_dir: str
+    """``{root}/pods``"""
+    uid: str
+
+    @property
+    def pod_dir(self) -> str:
+        """``{root}/pods/{uid}``. Raises UnsafePath."""
+        return f"{self.pods_dir}/{safe_name(self.uid)}"
+
+    @property
+    def volumes_dir(self) -> str:
+        """Where all volumes are."""
+        return f"{self.pod_dir}/volumes"
+
+    @property
+    def sub_paths_dir(self) -> str:
+        """Where subPath mounts are."""
+        return f"{self.pod_dir}/volume-subpaths"
+
+    @property
+    def hosts_file(self) -> str:
+        """The managed hosts file."""
+        return f"{self.pod_dir}/etc-hosts"
+
+    def volume(self, kind: str, name: str) -> str:
+        """The directory of a volume. Raises UnsafePath."""
+        return f"{self.volumes_dir}/{PLUGINS[kind]}/{safe_name(name)}"
+
+    def ready_marker(self, kind: str, name: str) -> str:
+        """The file that says that a volume was set up once. Raises UnsafePath."""
+        meta = safe_name(name) if kind == "emptyDir" else f"wrapped_{safe_name(name)}"
+        return f"{self.pod_dir}/plugins/{PLUGINS['emptyDir']}/{meta}/ready"
+
+    def sub_path(self, volume: str, container: str, index: int) -> str:
+        """Where a container's subPath is mounted for the runtime to find. Raises UnsafePath."""
+        return f"{self.sub_paths_dir}/{safe_name(volume)}/{safe_name(container)}/{index}"
+
+
+def safe_name(name: str) -> str:
+    """A name that can be one part of a path. Raises UnsafePath."""
+    if not name or len(name) > MAX_FILE_NAME or "/" in name or "\0" in name or name in (".", ".."):
+        raise UnsafePath(f"{name[:MAX_FILE_NAME]!r} cannot be part of a path")
+    return name
+
+
+def payload_path(path: str) -> str:
+    """A path for a file inside a volume: relative, with no way up. Raises UnsafePath."""
+    if not path or path.startswith("/"):
+        raise UnsafePath(f"invalid path: must be relative path: {path!r}")
+    if len(path) > MAX_PATH:
+        raise UnsafePath(f"invalid path: must be less than or equal to {MAX_PATH} characters")
+    parts = path.split("/")
+    if ".." in parts or "\0" in path:
+        raise UnsafePath(f"invalid path: must not contain '..': {path!r}")
+    if any(len(part.encode()) > MAX_FILE_NAME for part in parts):
+        raise UnsafePath(f"invalid path: names must be at most {MAX_FILE_NAME} bytes: {path!r}")
+    if parts[0].startswith(".."):
+        raise UnsafePath(f"invalid path: must not start with '..': {path!r}")
+    kept = [part for part in parts if part not in ("", ".")]
+    if not kept:
+        raise UnsafePath(f"invalid path: {path!r} names no file")
+    return "/".join(kept)
+
+
+def sub_path_parts(path: str) -> list[str]:
+    """The parts of a subPath; empty for the volume itself. Raises UnsafePath."""
+    if path.startswith("/"):
+        raise UnsafePath(f"{path!r} must be a relative path")
+    if len(path) > MAX_PATH or "\0" in path:
+        raise UnsafePath("the path is too long or holds a NUL")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise UnsafePath(f"{path!r} must not contain '..'")
+    return parts

@@ -1,0 +1,229 @@
+"""The files of a configMap, secret, downwardAPI or projected volume: path -> content and mode.
+
+Pure. Errors name objects, keys and paths, never contents. Source: docs/reference, volumes:
+configMap, secret, downwardAPI, projected.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.pods.downward import DownwardError, NodeFacts
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.downward import item_value
+from kubeletpy.volumes.paths import UnsafePath, payload_path
+from kubeletpy.volumes.plan import PlannedVolume
+
+DEFAULT_MODE = 0o644
+TOKEN_MODE_WITH_OWNER = 0o600
+MAX_MODE = 0o777
+
+
+class PayloadError(Exception):
+    """The files of a volume cannot be made; the message names the object and what it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """One file."""
+
+    data: bytes = field(repr=False)
+    mode: int
+    owner: int | None = None
+    """Uid; None: root."""
+
+
+Payload = dict[str, FileContent]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInput:
+    """A service account token for one source of a projected volume."""
+
+    token: str = field(repr=False)
+
+
+Input = JSON | TokenInput | tuple[str, ...] | Exception | None
+"""What one source was found to be: an object, None when there is none, a token, rendered fields,
+or why it could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileOwner:
+    """Whom the files of a pod's volumes are for."""
+
+    user: int | None = None
+    """The one user that all containers run as."""
+    group: int | None = None
+    """fsGroup"""
+
+
+def build_payload(
+    volume: PlannedVolume, inputs: Sequence[Input], namespace: str, owner: FileOwner
+) -> Payload:
+    """The files of a volume, from its sources in order; a later path wins.
+
+    Raises:
+        PayloadError: with what is wrong with each source.
+    """
+    default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
+    files: Payload = {}
+    problems: list[str] = []
+    for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
+        try:
+            files.update(_SOURCES[kind](source, found, _Context(namespace, default, owner)))
+        except PayloadError as error:
+            problems.append(str(error))
+    if problems:
+        joined = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise PayloadError(joined)
+    return files
+
+
+def sources_of(volume: PlannedVolume) -> list[tuple[str, Mapping[str, Any]]]:
+    """Kind and source of each part of a volume: those of a projected one, else itself."""
+    if volume.kind != "projected":
+        return [(volume.kind, volume.source)]
+    parts: list[tuple[str, Mapping[str, Any]]] = []
+    for source in volume.source.get("sources") or ():
+        kind = next((k for k, v in source.items() if isinstance(v, Mapping)), "")
+        parts.append((kind if kind in _SOURCES else "", {"kind": kind, **source.get(kind, {})}))
+    return parts
+
+
+def downward_input(
+    source: Mapping[str, Any], pod: Pod, facts: NodeFacts
+) -> tuple[str, ...] | PayloadError:
+    """The values of a downward API source's items, in their order."""
+    try:
+        return tuple(item_value(item, pod, facts) for item in source.get("items") or ())
+    except DownwardError as error:
+        return PayloadError(str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    namespace: str
+    default_mode: int
+    owner: FileOwner
+
+
+def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    name = source.get("name") or ""
+    obj = _object(found, f'configmap "{name}" not found', source)
+    if obj is None:
+        return {}
+    data = {key: text.encode("utf-8", "surrogatepass") for key, text in _texts(obj.get("data"))}
+    for key, text in _texts(obj.get("binaryData")):
+        data[key] = _decoded(text, f"configmap {context.namespace}/{name}", key)
+    missing = f"configmap {context.namespace}/{name} references non-existent config key: "
+    return _select(data, source, missing, context)
+
+
+def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    name = source.get("secretName") or source.get("name") or ""
+    obj = _object(found, f'secret "{name}" not found', source)
+    if obj is None:
+        return {}
+    where = f"secret {context.namespace}/{name}"
+    data = {key: _decoded(text, where, key) for key, text in _texts(obj.get("data"))}
+    return _select(data, source, f"{where} references non-existent secret key: ", context)
+
+
+def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if isinstance(found, Exception):
+        raise PayloadError(str(found))
+    assert isinstance(found, tuple), "rendered by downward_input"
+    return {
+        _path(item.get("path")): FileContent(
+            value.encode("utf-8", "surrogatepass"), _mode(item.get("mode"), context.default_mode)
+        )
+        for item, value in zip(source.get("items") or (), found, strict=True)
+    }
+
+
+def _token(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if not isinstance(found, TokenInput):
+        raise PayloadError(str(found))
+    owned = context.owner.user is not None or context.owner.group is not None
+    mode = TOKEN_MODE_WITH_OWNER if owned else context.default_mode
+    content = FileContent(found.token.encode(), mode, context.owner.user)
+    return {_path(source.get("path")): content}
+
+
+def _unsupported(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+    if source.get("optional") and source.get("kind") == "clusterTrustBundle":
+        return {}
+    kind = source.get("kind") or "a projected volume's empty source"
+    raise PayloadError(f"{kind} is not supported by this version of kubeletpy")
+
+
+_SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], Payload]] = {
+    "configMap": _config_map,
+    "secret": _secret,
+    "downwardAPI": _downward,
+    "serviceAccountToken": _token,
+    "": _unsupported,
+}
+
+
+def _object(found: Input, missing: str, source: Mapping[str, Any]) -> JSON | None:
+    if isinstance(found, Exception):
+        raise PayloadError(str(found))
+    if found is None:
+        if source.get("optional"):
+            return None
+        raise PayloadError(missing)
+    assert isinstance(found, dict), "an object"
+    return found
+
+
+def _select(
+    data: Mapping[str, bytes], source: Mapping[str, Any], missing: str, context: _Context
+) -> Payload:
+    """All keys under their names, or the listed ones at their paths."""
+    items = source.get("items")
+    if not items:
+        return {
+            _path(key): FileContent(content, context.default_mode) for key, content in data.items()
+        }
+    files: Payload = {}
+    for item in items:
+        key = item.get("key") or ""
+        if key not in data:
+            if source.get("optional"):
+                continue
+            raise PayloadError(f"{missing}{key}")
+        mode = _mode(item.get("mode"), context.default_mode)
+        files[_path(item.get("path"))] = FileContent(data[key], mode)
+    return files
+
+
+def _texts(data: Any) -> list[tuple[str, str]]:
+    """The sound entries of an object's data."""
+    if not isinstance(data, Mapping):
+        return []
+    return [(k, v) for k, v in data.items() if isinstance(k, str) and isinstance(v, str)]
+
+
+def _decoded(text: str, where: str, key: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise PayloadError(f"{where}: the value of key {key} is not base64") from None
+
+
+def _path(path: Any) -> str:
+    try:
+        return payload_path(path if isinstance(path, str) else "")
+    except UnsafePath as error:
+        raise PayloadError(str(error)) from error
+
+
+def _mode(mode: Any, default: int) -> int:
+    return mode & MAX_MODE if isinstance(mode, int) else default

@@ -1,0 +1,146 @@
+"""Which volumes of a pod are set up, and which objects they and its environment are made of.
+
+Pure: a decision from the pod alone. Volumes that no container uses are left alone. Source:
+docs/reference, volumes: order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+ObjectKind = Literal["configMap", "secret"]
+OBJECT_KINDS: tuple[ObjectKind, ...] = ("configMap", "secret")
+
+FILE_KINDS = frozenset({"configMap", "secret", "downwardAPI", "projected"})
+"""Volumes whose files the agent writes and keeps up to date; containers only read them."""
+SUPPORTED = FILE_KINDS | {"emptyDir", "hostPath", "image"}
+NOT_HERE = "volumes are not supported by this version of kubeletpy"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """A configMap or secret of the pod's namespace."""
+
+    kind: ObjectKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVolume:
+    """One volume that containers use."""
+
+    name: str
+    kind: str
+    """The field of its source: emptyDir, configMap, …"""
+    source: Mapping[str, Any]
+    propagated: bool = False
+    """Whether a container asks to see mounts that are made below it later."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether containers get it read-only whatever they ask for."""
+        return self.kind in FILE_KINDS or self.kind == "image"
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its files must never be on a disk."""
+        return self.kind in ("secret", "downwardAPI", "projected")
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePlan:
+    """What one pod needs."""
+
+    volumes: tuple[PlannedVolume, ...]
+    problems: Mapping[str, str]
+    """Volume name -> why it cannot be had on this node, in words for the user."""
+    objects: frozenset[ObjectRef]
+    """What volumes are made of: followed while the pod lives."""
+    env_objects: frozenset[ObjectRef]
+    """What only environments are made of: read when a container starts."""
+
+
+def plan_volumes(pod: Pod) -> VolumePlan:
+    """Decide what a pod needs. Never raises for what a spec can say."""
+    used, devices, propagated = _uses(pod)
+    declared = {v.get("name"): v for v in pod.spec.get("volumes") or ()}
+    volumes: list[PlannedVolume] = []
+    problems: dict[str, str] = {}
+    for name in used:
+        if name not in declared:
+            problems[name] = "no volume of this name in the pod's spec.volumes"
+            continue
+        kind, source = volume_source(cast(Mapping[str, Any], declared[name]))
+        if name in devices:
+            problems[name] = f"volumeDevices (block volumes, here of a {kind}): {NOT_HERE}"
+        elif kind not in SUPPORTED:
+            problems[name] = f"{kind} {NOT_HERE}"
+        else:
+            volumes.append(PlannedVolume(name, kind, source, name in propagated))
+    objects = frozenset(ref for volume in volumes for ref in volume_objects(volume))
+    for_env = environment_objects(container for _, container in pod.all_containers())
+    return VolumePlan(tuple(volumes), problems, objects, frozenset(for_env) - objects)
+
+
+def volume_source(volume: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Kind and source of a volume; one without a source is an emptyDir."""
+    for key, value in volume.items():
+        if key != "name" and isinstance(value, Mapping):
+            return key, value
+    return "emptyDir", {}
+
+
+def volume_objects(volume: PlannedVolume) -> Iterator[ObjectRef]:
+    """The objects that a volume's files come from."""
+    if volume.kind == "projected":
+        for source in volume.source.get("sources") or ():
+            for kind in OBJECT_KINDS:
+                if source.get(kind) is not None:
+                    yield ObjectRef(kind, source[kind].get("name") or "")
+    elif volume.kind == "configMap":
+        yield ObjectRef("configMap", volume.source.get("name") or "")
+    elif volume.kind == "secret":
+        yield ObjectRef("secret", volume.source.get("secretName") or "")
+
+
+def environment_objects(containers: Iterable[api.Container]) -> Iterator[ObjectRef]:
+    """The objects that environment variables of containers refer to."""
+    for container in containers:
+        for group in container.get("envFrom") or ():
+            yield from _named("configMap", group.get("configMapRef"))
+            yield from _named("secret", group.get("secretRef"))
+        for entry in container.get("env") or ():
+            origin = entry.get("valueFrom") or {}
+            yield from _named("configMap", origin.get("configMapKeyRef"))
+            yield from _named("secret", origin.get("secretKeyRef"))
+
+
+def _named(kind: ObjectKind, reference: Any) -> Iterator[ObjectRef]:
+    if reference is not None and reference.get("name"):
+        yield ObjectRef(kind, reference["name"])
+
+
+def _uses(pod: Pod) -> tuple[list[str], set[str], set[str]]:
+    """Names of volumes that containers of any kind use, in order; those used as block devices;
+    those mounted with propagation."""
+    used: dict[str, None] = {}
+    devices: set[str] = set()
+    propagated: set[str] = set()
+    for _, container in pod.all_containers():
+        for mount in container.get("volumeMounts") or ():
+            used[mount.get("name") or ""] = None
+            if mount.get("mountPropagation") in ("HostToContainer", "Bidirectional"):
+                propagated.add(mount.get("name") or "")
+        for device in container.get("volumeDevices") or ():
+            used[device.get("name") or ""] = None
+            devices.add(device.get("name") or "")
+        for entry in container.get("env") or ():
+            file = (entry.get("valueFrom") or {}).get("fileKeyRef")
+            if file is not None:
+                used[file.get("volumeName") or ""] = None
+    return list(used), devices, propagated

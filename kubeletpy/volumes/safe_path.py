@@ -1,0 +1,111 @@
+"""Opens a path inside a volume although a container may be changing it under our hands.
+
+Every part is opened relative to the directory before it, never following a link; links are read
+and walked by this module, and cannot lead out: ".." steps back along directories that were opened,
+at most to the volume itself. Blocking, for threads.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from kubeletpy.volumes.paths import UnsafePath
+
+MAX_LINKS = 40
+"""As the kernel: more in one path are a loop."""
+MAX_DEPTH = 512
+_PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> int:
+    """A descriptor (O_PATH) of what is at a path inside a volume; the caller closes it.
+
+    Args:
+        volume: host path of the volume; its own links are the node's and are followed.
+        parts: the path, without "", "." and "..".
+        create: make directories that are missing, with the volume's permissions.
+
+    Raises:
+        UnsafePath: the path leads out of the volume, or has too many links.
+        FileNotFoundError: there is nothing, and ``create`` is false.
+        OSError: it cannot be opened.
+    """
+    with ExitStack() as stack:
+        walk = _Walk(volume, stack)
+        todo = list(reversed(parts))
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                walk.back()
+                continue
+            target = walk.enter(part, create=create)
+            if target is None:
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise UnsafePath(f"too many links in {'/'.join(parts)!r}")
+            if target.startswith("/"):
+                target = walk.restart(target)
+            todo += [p for p in reversed(target.split("/")) if p not in ("", ".")]
+        return os.dup(walk.here)
+
+
+class _Walk:
+    """Where a walk is, and how it came there."""
+
+    def __init__(self, volume: str, stack: ExitStack) -> None:
+        self._volume = volume.rstrip("/") or "/"
+        self._stack = stack
+        root = os.open(volume, os.O_PATH | os.O_CLOEXEC)
+        stack.callback(os.close, root)
+        mode = os.fstat(root).st_mode
+        self._mode = mode & (0o777 | stat.S_ISGID)
+        self._way = [root]
+
+    @property
+    def here(self) -> int:
+        return self._way[-1]
+
+    def back(self) -> None:
+        if len(self._way) == 1:
+            raise UnsafePath("the path leads out of the volume")
+        self._way.pop()
+
+    def restart(self, target: str) -> str:
+        """Go back to the volume for an absolute link; what is left of it."""
+        if target != self._volume and not target.startswith(self._volume.rstrip("/") + "/"):
+            raise UnsafePath("the path leads out of the volume")
+        del self._way[1:]
+        return target[len(self._volume) :]
+
+    def enter(self, part: str, *, create: bool) -> str | None:
+        """Step into one part; the target when it is a link."""
+        if len(self._way) > MAX_DEPTH:
+            raise UnsafePath("the path is too deep")
+        try:
+            found = os.open(part, _PART, dir_fd=self.here)
+        except FileNotFoundError:
+            if not create:
+                raise
+            self._make(part)
+            found = os.open(part, _PART, dir_fd=self.here)
+        self._stack.callback(os.close, found)
+        if stat.S_ISLNK(os.fstat(found).st_mode):
+            return os.readlink("", dir_fd=found)  # of the link that was opened
+        self._way.append(found)
+        return None
+
+    def _make(self, part: str) -> None:
+        try:
+            os.mkdir(part, self._mode, dir_fd=self.here)
+        except FileExistsError:
+            return
+        made = os.open(part, _PART | os.O_DIRECTORY, dir_fd=self.here)
+        try:
+            os.chmod(f"/proc/self/fd/{made}", self._mode)  # noqa: PTH101 - whatever the umask
+        finally:
+            os.close(made)

@@ -1,0 +1,119 @@
+"""Sets one volume up on disk. Blocking, for threads; repeating it changes nothing.
+
+A volume was set up once when its ready marker is there: from then on containers may use it. Source:
+docs/reference, volumes; names (volume-dir).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes import host_path
+from kubeletpy.volumes.atomic import write_payload
+from kubeletpy.volumes.empty_dir import (
+    EmptyDirError,
+    make_directory,
+    make_tmpfs,
+    memory_size,
+    set_up_empty_dir,
+)
+from kubeletpy.volumes.host_path import HostPathError
+from kubeletpy.volumes.ownership import give_to_group
+from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
+from kubeletpy.volumes.payload import FileOwner, Input, PayloadError, build_payload
+from kubeletpy.volumes.plan import FILE_KINDS, PlannedVolume
+from kubeletpy.volumes.syscalls import is_mount_point, share
+
+_META_MODE = 0o750
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeWork:
+    """One volume to set up or bring up to date."""
+
+    volume: PlannedVolume
+    inputs: Sequence[Input]
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetting:
+    """What all volumes of a pod have in common."""
+
+    pod: Pod
+    paths: PodPaths
+    owner: FileOwner
+    allocatable_memory: str | None
+    now: float
+    """Unix seconds."""
+
+
+def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> dict[str, str]:
+    """Set volumes up; volume name -> why it could not be, for those."""
+    problems: dict[str, str] = {}
+    for item in work:
+        try:
+            _set_up(item, setting)
+        except (PayloadError, EmptyDirError, HostPathError, UnsafePath) as error:
+            problems[item.volume.name] = str(error)
+        except OSError as error:
+            problems[item.volume.name] = str(error)
+    return problems
+
+
+def is_established(volume: PlannedVolume, paths: PodPaths) -> bool:
+    """Whether a volume of files was set up before, and still is there."""
+    if volume.kind not in FILE_KINDS:
+        return False
+    directory = paths.volume(volume.kind, volume.name)
+    if volume.in_memory and not is_mount_point(directory):
+        return False
+    return Path(paths.ready_marker(volume.kind, volume.name)).exists()
+
+
+def _set_up(item: VolumeWork, setting: PodSetting) -> None:
+    volume, source = item.volume, item.volume.source
+    if volume.kind == "hostPath":
+        host_path.prepare(str(source.get("path") or ""), source.get("type") or "")
+    elif volume.kind == "emptyDir":
+        _set_up_empty_dir(volume, setting)
+    elif volume.kind in FILE_KINDS:
+        _set_up_files(item, setting)
+    if volume.propagated and volume.kind in PLUGINS:
+        share(setting.paths.volume(volume.kind, volume.name))
+
+
+def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting) -> None:
+    directory = setting.paths.volume(volume.kind, volume.name)
+    marker = Path(setting.paths.ready_marker(volume.kind, volume.name))
+    in_memory = bool(volume.source.get("medium"))
+    if marker.exists() and (is_mount_point(directory) if in_memory else Path(directory).is_dir()):
+        return
+    set_up_empty_dir(directory, volume.source, setting.pod, setting.allocatable_memory)
+    if setting.owner.group is not None:
+        give_to_group(directory, setting.owner.group, read_only=False)
+    _mark(marker)
+
+
+def _set_up_files(item: VolumeWork, setting: PodSetting) -> None:
+    volume, group = item.volume, setting.owner.group
+    payload = build_payload(volume, item.inputs, setting.pod.namespace, setting.owner)
+    directory = setting.paths.volume(volume.kind, volume.name)
+    if volume.in_memory:
+        make_tmpfs(directory, memory_size({}, setting.pod, setting.allocatable_memory))
+    else:
+        make_directory(directory)
+    own = None
+    if group is not None:
+        own = partial(give_to_group, directory, group, read_only=True)
+    write_payload(directory, payload, setting.now, own)
+    _mark(Path(setting.paths.ready_marker(volume.kind, volume.name)))
+
+
+def _mark(marker: Path) -> None:
+    if not marker.exists():
+        marker.parent.mkdir(_META_MODE, parents=True, exist_ok=True)
+        marker.touch(0o640)

@@ -1,0 +1,172 @@
+"""Service account tokens for pods: asked for once, kept in memory, renewed ahead of their end.
+
+A timer wakes the pod when a token is due; a token that still holds is kept when no new one can be
+had. Must never log a token or write one anywhere. Source: docs/reference, volumes: token cache;
+constants (token).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kubeletpy.api.times import parse_time
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
+from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
+from kubeletpy.pods.pod import Pod
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_SECONDS = 3600
+FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
+MAX_JITTER_S = 10
+_LONGEST_S = 24 * 3600.0
+_SHARE = 0.2
+"""The last part of its life, in which a token is renewed."""
+_RETRY_S = 10.0
+_MAX_TIMER_S = 3600.0
+"""The clock may be set while a timer runs: it is looked at again at least this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKey:
+    """What is asked for."""
+
+    account: str
+    audience: str
+    """Empty: the API server's own."""
+    seconds: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    token: str = field(repr=False)
+    expires_at: float
+    renew_at: float
+    """Unix seconds."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class TokenError(Exception):
+    """No token can be had; the message says why."""
+
+
+def renewal_time(expires_at: float, seconds: int, jitter: float) -> float:
+    """Unix seconds at which a token of ``seconds`` is to be renewed. Pure."""
+    issued_at = expires_at - seconds
+    return min(expires_at - _SHARE * seconds, issued_at + _LONGEST_S) - jitter
+
+
+class PodTokens:
+    """The tokens of the pods of this node."""
+
+    def __init__(self, api: KubeApi | None, clock: Clock, *, rng: random.Random | None = None):
+        """``api`` None: standalone, there are no tokens."""
+        self._api = api
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._kept: dict[str, dict[TokenKey, _Kept]] = {}
+        self._wake: Callable[[str], None] = lambda uid: None
+
+    def on_due(self, wake: Callable[[str], None]) -> None:
+        """Have ``wake(pod uid)`` called when a token of a pod is to be renewed."""
+        self._wake = wake
+
+    async def get(self, pod: Pod, key: TokenKey) -> str:
+        """A token bound to a pod.
+
+        Raises:
+            TokenError: there is none that still holds.
+        """
+        kept = self._kept.get(pod.uid, {}).get(key)
+        now = self._clock.now()
+        if kept is not None and now < kept.renew_at:
+            return kept.token
+        try:
+            answer = await self._request(pod, key)
+            fresh = self._read(answer, key)
+        except (ApiError, ValueError, KeyError, TypeError) as error:
+            if kept is None or now >= kept.expires_at:
+                raise TokenError(f"failed to fetch token: {_why(error)}") from error
+            logger.warning("token not renewed", extra={"pod": pod.key, "why": _why(error)})
+            # the next try, not before: each sync of the pod comes here
+            kept.renew_at = now + _RETRY_S * (1 + self._rng.random())
+            self._set_timer(pod.uid, kept)
+            return kept.token
+        if kept is not None and kept.timer is not None:
+            kept.timer.cancel()
+        self._kept.setdefault(pod.uid, {})[key] = fresh
+        self._set_timer(pod.uid, fresh)
+        return fresh.token
+
+    def forget(self, uid: str) -> None:
+        """A pod has ended."""
+        for kept in self._kept.pop(uid, {}).values():
+            if kept.timer is not None:
+                kept.timer.cancel()
+
+    def close(self) -> None:
+        """Forget all tokens."""
+        for uid in list(self._kept):
+            self.forget(uid)
+
+    async def _request(self, pod: Pod, key: TokenKey) -> JSON:
+        if self._api is None:
+            raise Unavailable("this node has no API")
+        request: JSON = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [key.audience] if key.audience else [],
+                "expirationSeconds": key.seconds,
+                "boundObjectRef": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": pod.name,
+                    "uid": pod.uid,
+                },
+            },
+        }
+        for wait in (*FORBIDDEN_WAITS, None):
+            try:
+                return await self._api.create(
+                    SERVICEACCOUNTS, request, pod.namespace, subresource="token", name=key.account
+                )
+            except Forbidden:
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    def _read(self, answer: JSON, key: TokenKey) -> _Kept:
+        status, spec = answer["status"], answer.get("spec") or {}
+        token, expires_at = status["token"], parse_time(status["expirationTimestamp"])
+        if not isinstance(token, str) or not token:
+            raise ValueError("the answer holds no token")
+        seconds = spec.get("expirationSeconds")
+        life = seconds if isinstance(seconds, int) and seconds > 0 else key.seconds
+        jitter = self._rng.randrange(MAX_JITTER_S + 1)
+        return _Kept(token, expires_at, renewal_time(expires_at, life, jitter))
+
+    def _set_timer(self, uid: str, kept: _Kept) -> None:
+        if kept.timer is not None:
+            kept.timer.cancel()
+        wait = max(kept.renew_at - self._clock.now(), 1.0)
+        loop = asyncio.get_running_loop()
+        kept.timer = loop.call_later(min(wait, _MAX_TIMER_S), self._due, uid, kept)
+
+    def _due(self, uid: str, kept: _Kept) -> None:
+        if self._clock.now() < kept.renew_at:
+            self._set_timer(uid, kept)
+        else:
+            self._wake(uid)
+
+
+def _why(error: Exception) -> str:
+    """What may be shown: an answer that can't be read may hold a token."""
+    return error.message if isinstance(error, ApiError) else "the answer cannot be read"

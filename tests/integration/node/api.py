@@ -1,0 +1,97 @@
+"""The embedded API on a thread of the test process, so that a test can stop it and look inside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubeletpy.api.types import JSON
+from kubeletpy.localapi.api import Endpoint, LocalApi
+from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.requests import ADMIN, DeleteOptions
+from tools.env.registry import free_port
+
+T = TypeVar("T")
+
+
+class ApiServer:
+    """A strict embedded API; its data and its port survive `stop` and `start`."""
+
+    def __init__(self, directory: Path, node_name: str) -> None:
+        self._make = lambda: LocalApi(directory, node_name, port=self.port)
+        self.port = free_port()
+        self.endpoint: Endpoint
+        self._local: LocalApi | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="api", daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """Serve."""
+        self._local = self._make_here()
+        self.endpoint = self._await(self._local.start())
+
+    def stop(self) -> None:
+        """Close every connection and stop listening."""
+        if self._local is not None:
+            self._await(self._local.stop())
+            self._local = None
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def call(self, question: Callable[[Registry], T]) -> T:
+        """Ask the registry something, on its own thread."""
+        local = self._local
+        assert local is not None, "the API is stopped"
+
+        async def ask() -> T:
+            return question(local.registry)
+
+        return self._await(ask())
+
+    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
+        """An object as it is stored, or None."""
+        return self.call(lambda registry: registry.find(resource, namespace, name))
+
+    def create(self, resource: str, namespace: str, obj: JSON) -> JSON:
+        """Create an object as the administrator, by all the API's rules."""
+        return self.call(lambda registry: registry.create(ADMIN, resource, obj, namespace))
+
+    def delete(self, resource: str, namespace: str, name: str, grace: int | None = None) -> None:
+        """Delete an object as the administrator; fine when it is gone."""
+        options = DeleteOptions() if grace is None else DeleteOptions(grace_period_seconds=grace)
+        try:
+            self.call(lambda reg: reg.delete(ADMIN, resource, name, namespace, options))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    def all(self, resource: str, namespace: str = "") -> list[JSON]:
+        """Every stored object of a resource, in one namespace or in all."""
+
+        def collect(registry: Registry) -> list[JSON]:
+            return [
+                entry.object
+                for (where, _), entry in registry.store.entries(resource)
+                if namespace in ("", where)
+            ]
+
+        return self.call(collect)
+
+    def _make_here(self) -> LocalApi:
+        async def make() -> LocalApi:
+            return self._make()
+
+        return self._await(make())
+
+    def _await(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

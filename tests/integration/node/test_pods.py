@@ -1,0 +1,344 @@
+"""Pods live and end on both containerds: what the API, the runtime and the network say of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import urllib.request
+from pathlib import Path
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import (
+    Node,
+    condition,
+    container_status,
+    running,
+    status,
+    terminated,
+    waiting,
+)
+from tests.integration.node.pods import FOREVER, container, pod
+from tools.env.images import BUSYBOX, busybox_image, write_archive
+
+
+def test_a_pod_with_two_containers(node: Node, namespace: str) -> None:
+    web = "mkdir /www; echo hello > /www/index.html; exec httpd -f -p 8080 -h /www"
+    labels = {"app": "web"}
+    node.apply(pod("web", container("web", web), container("idle"), labels=labels), namespace=namespace)
+    found = node.wait_running(namespace, "web")
+
+    address = status(found)["podIP"]
+
+    def answer() -> bytes:
+        with urllib.request.urlopen(f"http://{address}:8080", timeout=2) as reply:
+            return bytes(reply.read())
+
+    assert node.until(answer, "an answer of the pod", namespace, "web") == b"hello\n"
+    assert status(found)["podIPs"] == [{"ip": address}]
+    assert status(found)["hostIP"] == status(found)["hostIPs"][0]["ip"]
+    assert status(found)["phase"] == "Running"
+    assert status(found)["qosClass"] == "BestEffort"
+    assert status(found)["observedGeneration"] == found["metadata"]["generation"] == 1
+    kinds = {c["type"]: c["status"] for c in status(found)["conditions"]}
+    wanted = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+    assert kinds == dict.fromkeys((*wanted, "PodScheduled"), "True")
+    for entry in status(found)["containerStatuses"]:
+        assert running(entry)["startedAt"]
+        assert entry["ready"]
+        assert entry["started"]
+        assert entry["restartCount"] == 0
+        assert entry["image"] == BUSYBOX
+        assert entry["imageID"].startswith("sha256:")
+        assert entry["containerID"].startswith("containerd://")
+
+    row = node.kubectl("get", "pod", "web", "-o", "wide", "--no-headers", namespace=namespace)
+    assert row.split()[:4] == ["web", "2/2", "Running", "0"]
+    assert row.split()[5:] == [address, node.name, "<none>", "<none>"]
+    events = node.events(namespace, "web")
+    assert events[0] == f"Scheduled: Successfully assigned {namespace}/web to {node.name}"
+    assert [e.split(":")[0] for e in events].count("Started") == 2
+    assert "Created: Container created" in events
+    assert "Started: Container started" in events
+
+
+def test_what_crictl_and_log_collectors_look_for(node: Node, namespace: str) -> None:
+    say = "echo to-stdout; echo to-stderr >&2; " + FOREVER
+    node.apply(pod("talks", container("main", say), labels={"app": "t"}), namespace=namespace)
+    found = node.wait_running(namespace, "talks")
+    uid = found["metadata"]["uid"]
+
+    (sandbox,) = node.sandboxes(namespace)
+    names = {
+        "io.kubernetes.pod.name": "talks",
+        "io.kubernetes.pod.namespace": namespace,
+        "io.kubernetes.pod.uid": uid,
+    }
+    assert dict(sandbox.labels) == {**names, "app": "t"}
+    assert (sandbox.metadata.name, sandbox.metadata.attempt) == ("talks", 0)
+    record = node.containers(namespace, "talks")["main"]
+    assert dict(record.labels) == {**names, "io.kubernetes.container.name": "main"}
+    assert record.annotations["io.kubernetes.container.restartCount"] == "0"
+    assert re.fullmatch(r"[0-9a-f]{1,8}", record.annotations["io.kubernetes.container.hash"])
+    assert record.annotations["io.kubernetes.pod.terminationGracePeriod"] == "5"
+
+    file = node.log_dir(found) / "main" / "0.log"
+    node.until(lambda: len(file.read_text().splitlines()) == 2, "two lines in the log")
+    lines = file.read_text().splitlines()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}\S+"
+    assert sorted(re.sub(f"^{time} ", "", line) for line in lines) == [
+        "stderr F to-stderr",
+        "stdout F to-stdout",
+    ]
+    link = Path(f"/var/log/containers/talks_{namespace}_main-{record.id}.log")
+    assert link.readlink() == file
+
+
+def test_init_containers_in_order_then_a_sidecar_then_the_rest(node: Node, namespace: str) -> None:
+    sidecar = container("sidecar", restartPolicy="Always")
+    steps = [container("first", "sleep 0.3"), sidecar, container("second", "true")]
+    node.apply(pod("steps", container("main"), initContainers=steps), namespace=namespace)
+    seen: list[str] = []
+
+    def done(found: JSON) -> bool:
+        word = node_word(found)
+        if word not in seen:
+            seen.append(word)
+        return bool(running(container_status(found, "main")))
+
+    found = node.wait_pod(namespace, "steps", done, "running main")
+    assert "Init:0/3" in seen
+    entries = {entry["name"]: entry for entry in status(found)["initContainerStatuses"]}
+    assert list(entries) == ["first", "sidecar", "second"]
+    assert terminated(entries["first"])["exitCode"] == 0
+    assert running(entries["sidecar"])
+    records = node.containers(namespace, "steps")
+    assert [r.metadata.name for r in sorted(records.values(), key=lambda r: r.created_at)] == [
+        "first",
+        "sidecar",
+        "second",
+        "main",
+    ]
+    row = node.kubectl("get", "pod", "steps", "--no-headers", namespace=namespace)
+    assert row.split()[1:3] == ["2/2", "Running"]
+
+
+def node_word(found: JSON) -> str:
+    """What `kubectl get` would print of the init containers: "Init:N/M"."""
+    entries = status(found).get("initContainerStatuses") or []
+    total = len(found["spec"].get("initContainers") or [])
+    ended = [e for e in entries if "terminated" in (e.get("state") or {}) or e.get("started")]
+    return f"Init:{len(ended)}/{total}"
+
+
+def test_a_failing_init_container_holds_the_pod(node: Node, namespace: str) -> None:
+    node.apply(
+        pod("never", initContainers=[container("fails", "exit 3")], restartPolicy="Never"),
+        pod("again", initContainers=[container("fails", "exit 3")]),
+        namespace=namespace,
+    )
+    found = node.wait_phase(namespace, "never", "Failed")
+    assert terminated(container_status(found, "fails"))["exitCode"] == 3
+    assert waiting(container_status(found, "main"))["reason"] == "PodInitializing"
+    assert node.containers(namespace, "never").keys() == {"fails"}
+    entry = node.wait_waiting(namespace, "again", "CrashLoopBackOff", "fails")
+    assert terminated(entry, "lastState")["exitCode"] == 3
+    row = node.kubectl("get", "pod", "again", "--no-headers", namespace=namespace)
+    assert row.split()[2] == "Init:CrashLoopBackOff"
+
+
+def test_pods_that_end(node: Node, namespace: str) -> None:
+    once = {"restartPolicy": "Never"}
+    node.apply(
+        pod("good", container("main", "echo done"), **once),
+        pod("bad", container("main", "exit 42"), container("fine", "true"), **once),
+        pod("killed", container("main"), **once),
+        pod("retried", container("main", "exit 5"), restartPolicy="OnFailure"),
+        namespace=namespace,
+    )
+    good = node.wait_phase(namespace, "good", "Succeeded")
+    ended = terminated(container_status(good))
+    assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
+    assert ended["startedAt"] <= ended["finishedAt"]
+    assert condition(good, "Ready")["reason"] == "PodCompleted"
+    bad = node.wait_phase(namespace, "bad", "Failed")
+    assert terminated(container_status(bad, "main"))["exitCode"] == 42
+    assert terminated(container_status(bad, "main"))["reason"] == "Error"
+    assert terminated(container_status(bad, "fine"))["exitCode"] == 0
+    victim = container_status(node.wait_running(namespace, "killed"))["containerID"]
+    os.kill(node.container_pid(victim), signal.SIGKILL)
+    killed = node.wait_phase(namespace, "killed", "Failed")
+    assert terminated(container_status(killed))["exitCode"] == 137
+    retried = node.wait_waiting(namespace, "retried", "CrashLoopBackOff")
+    assert terminated(retried, "lastState")["exitCode"] == 5
+    rows = node.kubectl("get", "pods", "--no-headers", namespace=namespace).splitlines()
+    words = {row.split()[0]: row.split()[2] for row in rows}
+    assert words == {
+        "good": "Completed",
+        "bad": "Error",
+        "killed": "Error",
+        "retried": "CrashLoopBackOff",
+    }
+
+
+def test_a_crash_loop(node2: Node, namespace: str) -> None:
+    node = node2
+    node.apply(pod("loops", container("main", "exit 7")), namespace=namespace)
+    entry = node.wait_waiting(namespace, "loops", "CrashLoopBackOff")
+    assert entry["restartCount"] == 1, "the first restart is immediate"
+    uid = node.pod(namespace, "loops")["metadata"]["uid"]
+    assert waiting(entry)["message"] == (
+        f"back-off 10s restarting failed container=main pod=loops_{namespace}({uid})"
+    )
+    last = terminated(entry, "lastState")
+    assert (last["exitCode"], last["reason"]) == (7, "Error")
+    assert status(node.pod(namespace, "loops"))["phase"] == "Running"
+    node.wait_event(namespace, "loops", "BackOff: Back-off restarting failed container main in pod ")
+
+    node.wait_pod(
+        namespace,
+        "loops",
+        lambda found: container_status(found)["restartCount"] == 2
+        and waiting(container_status(found)).get("reason") == "CrashLoopBackOff",
+        "restarted again after its back-off",
+    )
+    entry = container_status(node.pod(namespace, "loops"))
+    assert waiting(entry)["message"].startswith("back-off 20s ")
+    again = terminated(entry, "lastState")
+    assert again["containerID"] != last["containerID"]
+    # names of logs go on where the last container's stopped
+    logs = node.log_dir(node.pod(namespace, "loops")) / "main"
+    assert "2.log" in {path.name for path in logs.iterdir()}
+
+
+def test_a_new_image_restarts_its_container_alone(node: Node, namespace: str) -> None:
+    other = "kubeletpy.local/busybox:2"
+    archive = node.directory / "other.tar"
+    node.containerd.import_images(write_archive(archive, busybox_image(other, {"v": b"2"})))
+    node.apply(pod("swap", container("changes"), container("stays")), namespace=namespace)
+    before = node.wait_running(namespace, "swap")
+    patch = '{"spec":{"containers":[{"name":"changes","image":"' + other + '"}]}}'
+    node.kubectl("patch", "pod", "swap", "-p", patch, namespace=namespace)
+    after = node.wait_pod(
+        namespace,
+        "swap",
+        lambda found: container_status(found, "changes").get("restartCount") == 1
+        and running(container_status(found, "changes")),
+        "running with the new image",
+    )
+    assert container_status(after, "changes")["image"] == other
+    assert terminated(container_status(after, "changes"), "lastState")["exitCode"] == 0
+    stays = container_status(after, "stays")
+    assert stays["containerID"] == container_status(before, "stays")["containerID"]
+    assert status(after)["podIP"] == status(before)["podIP"]
+    node.wait_event(
+        namespace, "swap", "Killing: Container changes definition changed, will be restarted"
+    )
+    assert node.wait_running(namespace, "swap")["metadata"]["generation"] == 2
+
+
+def test_termination_messages(node: Node, namespace: str) -> None:
+    once = {"restartPolicy": "Never"}
+    fallback = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    node.apply(
+        pod("file", container("main", "printf bye > /dev/termination-log; exit 1"), **once),
+        pod("log", container("main", "echo last words; exit 1", **fallback), **once),
+        pod("log-ok", container("main", "echo last words; exit 0", **fallback), **once),
+        pod(
+            "own-path",
+            container("main", "echo there > /tmp/m", terminationMessagePath="/tmp/m"),
+            **once,
+        ),
+        pod(
+            "long",
+            container("main", "head -c 100000 /dev/zero | tr '\\0' x > /dev/termination-log"),
+            **once,
+        ),
+        namespace=namespace,
+    )
+    messages = {
+        name: terminated(container_status(node.wait_phase(namespace, name, phase))).get("message")
+        for name, phase in [
+            ("file", "Failed"),
+            ("log", "Failed"),
+            ("log-ok", "Succeeded"),
+            ("own-path", "Succeeded"),
+            ("long", "Succeeded"),
+        ]
+    }
+    assert messages == {
+        "file": "bye",
+        "log": "last words\n",
+        "log-ok": None,
+        "own-path": "there\n",
+        "long": "x" * 4096,
+    }
+
+
+def test_out_of_memory(node: Node, namespace: str) -> None:
+    eat = "s=x; while :; do s=$s$s$s; done"
+    limits = {"resources": {"limits": {"memory": "16Mi"}}}
+    node.apply(
+        pod("eats", container("main", eat, **limits), restartPolicy="Never"), namespace=namespace
+    )
+    found = node.wait_phase(namespace, "eats", "Failed")
+    ended = terminated(container_status(found))
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    row = node.kubectl("get", "pod", "eats", "--no-headers", namespace=namespace)
+    assert row.split()[2] == "OOMKilled"
+
+
+def test_a_restart_of_the_sandbox(node: Node, namespace: str) -> None:
+    """A pod whose sandbox is killed gets a new one, and the reason is told."""
+    node.apply(pod("box"), namespace=namespace)
+    before = node.wait_running(namespace, "box")
+    (sandbox,) = node.sandboxes(namespace)
+    node.containerd.ctr("tasks", "kill", "--signal", "SIGKILL", sandbox.id)
+    after = node.wait_pod(
+        namespace,
+        "box",
+        lambda found: container_status(found).get("restartCount") == 1
+        and running(container_status(found)),
+        "running in a new sandbox",
+    )
+    assert container_status(after)["containerID"] != container_status(before)["containerID"]
+    node.wait_event(namespace, "box", "SandboxChanged: Pod sandbox changed, it will be killed and")
+    assert {s.metadata.attempt for s in node.sandboxes(namespace) if s.state == 0} == {1}
+
+
+def test_an_ephemeral_container(node: Node, namespace: str) -> None:
+    node.apply(pod("host"), namespace=namespace)
+    before = node.wait_running(namespace, "host")
+    patch = {
+        "spec": {
+            "ephemeralContainers": [
+                {
+                    "name": "debugger",
+                    "image": BUSYBOX,
+                    "command": ["sh", "-c", "cat /proc/1/cmdline | tr '\\0' ' '; exit 9"],
+                    "targetContainerName": "main",
+                }
+            ]
+        }
+    }
+    node.kubectl(
+        "patch",
+        "pod",
+        "host",
+        "--subresource=ephemeralcontainers",
+        "-p",
+        json.dumps(patch),
+        namespace=namespace,
+    )
+    after = node.wait_pod(
+        namespace,
+        "host",
+        lambda found: terminated(container_status(found, "debugger")),
+        "with its ephemeral container ended",
+    )
+    assert terminated(container_status(after, "debugger"))["exitCode"] == 9
+    assert "trap" in node.logs(after, "debugger"), "it sees the target's processes"
+    main = container_status(after, "main")
+    assert main["containerID"] == container_status(before, "main")["containerID"]
+    assert condition(after, "Ready")["status"] == "True"

@@ -1,0 +1,171 @@
+"""Each kind of volume, looked at from inside a real container on both containerds."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import Node, container_status
+from tests.integration.node.pods import FOREVER, container, pod
+
+
+def run(node: Node, namespace: str, *volumes: JSON, mounts: list[JSON], **more: Any) -> str:
+    """Start a pod with one container and these volumes; its container id."""
+    main = container("main", FOREVER, volumeMounts=mounts, **more.pop("container", {}))
+    node.apply(pod("p", main, volumes=list(volumes), **more), namespace=namespace)
+    found = node.wait_running(namespace, "p")
+    return str(container_status(found)["containerID"])
+
+
+def sh(node: Node, container_id: str, script: str) -> str:
+    """What a shell script in the container says; it must succeed."""
+    code, said = node.exec(container_id, "sh", "-c", script)
+    assert code == 0, said
+    return said
+
+
+def mount(name: str, path: str, **more: Any) -> JSON:
+    return {"name": name, "mountPath": path, **more}
+
+
+def create(node: Node, kind: str, namespace: str, name: str, **fields: Any) -> None:
+    node.api.create(kind, namespace, {"metadata": {"name": name}, **fields})
+
+
+def test_config_map(node: Node, namespace: str) -> None:
+    create(
+        node,
+        "configmaps",
+        namespace,
+        "cfg",
+        data={"a": "one", "b.conf": "two"},
+        binaryData={"raw": base64.b64encode(b"\x00\xff").decode()},
+    )
+    items = [{"key": "a", "path": "deep/er/a", "mode": 0o400}, {"key": "raw", "path": "raw"}]
+    some = run(
+        node,
+        namespace,
+        {"name": "all", "configMap": {"name": "cfg"}},
+        {"name": "some", "configMap": {"name": "cfg", "items": items, "defaultMode": 0o640}},
+        {"name": "none", "configMap": {"name": "not-there", "optional": True}},
+        mounts=[mount("all", "/all"), mount("some", "/some"), mount("none", "/none")],
+    )
+    assert sh(node, some, "cat /all/a /all/b.conf; od -An -tx1 /all/raw") == "onetwo 00 ff\n"
+    assert sh(node, some, "cat /some/deep/er/a; ls /some") == "onedeep\nraw\n"
+    assert sh(node, some, "ls /none") == ""
+    modes = sh(node, some, "cd /some; stat -L -c '%a %u %g %n' deep/er/a raw deep; stat -c %a .")
+    assert modes == "400 0 0 deep/er/a\n640 0 0 raw\n755 0 0 deep\n777\n"
+    assert sh(node, some, "readlink /all/a") == "..data/a\n"
+    code, said = node.exec(some, "touch", "/all/x")
+    assert code != 0
+    assert "Read-only" in said
+
+
+def test_secret_is_in_memory(node: Node, namespace: str) -> None:
+    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"hush").decode()})
+    found = run(
+        node,
+        namespace,
+        {"name": "s", "secret": {"secretName": "s", "defaultMode": 0o400}},
+        mounts=[mount("s", "/s")],
+    )
+    assert sh(node, found, "cat /s/k; stat -L -c ' %a' /s/k; stat -f -c %T /s") == "hush 400\ntmpfs\n"
+    assert not any("hush" in line for line in node.log_lines())
+
+
+def test_downward_api(node: Node, namespace: str) -> None:
+    fields = ["metadata.labels", "metadata.annotations", "metadata.name", "metadata.labels['app']"]
+    items: list[JSON] = [
+        {"path": str(index), "fieldRef": {"fieldPath": path}} for index, path in enumerate(fields)
+    ]
+    limit = {"containerName": "main", "resource": "limits.memory", "divisor": "1Mi"}
+    items.append({"path": "memory", "resourceFieldRef": limit})
+    found = run(
+        node,
+        namespace,
+        {"name": "d", "downwardAPI": {"items": items}},
+        mounts=[mount("d", "/d")],
+        labels={"app": "x", "b": 'q"uote'.replace('"', "-")},
+        annotations={"note": 'say "hi"\nthere'},
+        container={"resources": {"limits": {"memory": "64Mi"}}},
+    )
+    assert sh(node, found, "cat /d/0") == 'app="x"\nb="q-uote"'
+    assert 'note="say \\"hi\\"\\nthere"' in sh(node, found, "cat /d/1").splitlines()
+    assert sh(node, found, "cat /d/2; echo; cat /d/3; echo; cat /d/memory") == "p\nx\n64"
+
+
+def test_projected_with_a_token(node: Node, namespace: str) -> None:
+    create(node, "configmaps", namespace, "cfg", data={"a": "one"})
+    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"hush").decode()})
+    sources: list[JSON] = [
+        {"configMap": {"name": "cfg"}},
+        {"secret": {"name": "s", "items": [{"key": "k", "path": "sub/k"}]}},
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 600, "audience": "me"}},
+        {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    found = run(
+        node,
+        namespace,
+        {"name": "p", "projected": {"sources": sources}},
+        mounts=[mount("p", "/p")],
+        securityContext={"runAsUser": 1000, "fsGroup": 2000},
+    )
+    assert sh(node, found, "cat /p/a /p/sub/k /p/n") == f"onehush{namespace}"
+    assert sh(node, found, "stat -L -c '%a %u %g' /p/token /p/a") == "640 1000 2000\n644 0 2000\n"
+    token = sh(node, found, "cat /p/token")
+    review = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "metadata": {},
+        "spec": {"token": token, "audiences": ["me"]},
+    }
+    assert token.count(".") == 2, review
+    assert not any(token in line for line in node.log_lines())
+
+
+def test_empty_dir(node: Node, namespace: str) -> None:
+    found = run(
+        node,
+        namespace,
+        {"name": "disk", "emptyDir": {}},
+        {"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        mounts=[mount("disk", "/disk"), mount("mem", "/mem"), mount("disk", "/ro", readOnly=True)],
+        securityContext={"runAsUser": 1000, "fsGroup": 2000},
+    )
+    assert sh(node, found, "stat -c '%a %g' /disk; touch /disk/x; stat -c %g /ro/x") == (
+        "2777 2000\n2000\n"
+    )
+    assert sh(node, found, "stat -f -c %T /mem; df -k /mem | tail -1 | awk '{print $2}'") == (
+        "tmpfs\n1024\n"
+    )
+    code, _ = node.exec(found, "dd", "if=/dev/zero", "of=/mem/big", "bs=1M", "count=2")
+    assert code != 0
+    code, said = node.exec(found, "touch", "/ro/y")
+    assert code != 0
+    assert "Read-only" in said
+
+
+def test_host_path(node: Node, namespace: str) -> None:
+    base = node.directory / f"host-{namespace}"
+    found = run(
+        node,
+        namespace,
+        {"name": "d", "hostPath": {"path": str(base / "a/b"), "type": "DirectoryOrCreate"}},
+        {"name": "f", "hostPath": {"path": "/etc/hostname", "type": "File"}},
+        mounts=[mount("d", "/d"), mount("f", "/f")],
+    )
+    sh(node, found, "echo hi > /d/x")
+    assert (base / "a/b/x").read_text() == "hi\n"
+    assert (base / "a/b").stat().st_mode & 0o777 == 0o755
+    assert sh(node, found, "cat /f") == open("/etc/hostname").read()
+
+
+def test_hosts_file(node: Node, namespace: str) -> None:
+    alias = {"ip": "10.9.8.7", "hostnames": ["one", "two"]}
+    found = run(node, namespace, mounts=[], hostAliases=[alias], hostname="h", subdomain="s")
+    address = node.pod(namespace, "p")["status"]["podIP"]
+    lines = sh(node, found, "cat /etc/hosts").splitlines()
+    assert lines[0] == "# Kubernetes-managed hosts file."
+    assert lines[-3:] == ["", "# Entries added by HostAliases.", "10.9.8.7\tone\ttwo"]
+    assert lines[-4].startswith(f"{address}\th.s.{namespace}.svc.")

@@ -1,0 +1,146 @@
+"""What an httpGet action becomes on the wire, whatever its author wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeletpy.handlers.http_request import BadRequest, redirected, request_for
+from kubeletpy.handlers.outcome import HandlerError
+from kubeletpy.handlers.ports import resolve_port
+
+PORTS: Any = [{"name": "web", "containerPort": 8080}, {"name": "90", "containerPort": 91}]
+
+
+def lines(action: dict[str, Any], ip: str = "10.0.0.9") -> list[str]:
+    request = request_for(action, PORTS, ip, "probe")  # type: ignore[arg-type]
+    text = request.encoded().decode()
+    assert text.endswith("\r\n\r\n")
+    return text[:-4].split("\r\n")
+
+
+@pytest.mark.parametrize(
+    ("port", "number"), [(80, 80), ("web", 8080), ("90", 91), ("8443", 8443), (65535, 65535)]
+)
+def test_ports(port: object, number: int) -> None:
+    assert resolve_port(port, PORTS) == number
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, "nope", "", None, True, "99999", "-1", 3.5, [80]])
+def test_no_such_port(port: object) -> None:
+    with pytest.raises(HandlerError):
+        resolve_port(port, PORTS)
+
+
+def test_a_plain_request() -> None:
+    assert lines({"port": "web", "path": "/healthz?full=1"}) == [
+        "GET /healthz?full=1 HTTP/1.1",
+        "Host: 10.0.0.9:8080",
+        "User-Agent: kube-probe/1.36",
+        "Accept: */*",
+        "Connection: close",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("", "/"),
+        ("/", "/"),
+        ("healthz", "/healthz"),
+        ("/a b", "/a%20b"),
+        ("/a%2Fb", "/a%2Fb"),
+        ("/100%", "/100%25"),
+        ("/x#part", "/x"),
+        ("/x?a=b c", "/x?a=b%20c"),
+        ("/ü", "/%C3%BC"),
+        ("/a\r\nX: y", "/aX:%20y"),
+        ("http://other.example/p?q", "/p?q"),
+        ("//[bad", "///%5Bbad"),
+    ],
+)
+def test_paths(path: str, target: str) -> None:
+    first = lines({"port": 80, "path": path})[0]
+    assert first.startswith("GET /")
+    if path != "//[bad":
+        assert first == f"GET {target} HTTP/1.1"
+
+
+def test_headers_are_added_and_ours_stay_ours() -> None:
+    headers = [
+        {"name": "X-One", "value": " 1 "},
+        {"name": "X-One", "value": "2"},
+        {"name": "host", "value": "shop.example"},
+        {"name": "Content-Length", "value": "9"},
+        {"name": "Transfer-Encoding", "value": "chunked"},
+        {"name": "Connection", "value": "keep-alive"},
+        {"name": "user-agent", "value": "me"},
+        {"name": "Accept", "value": ""},
+    ]
+    assert lines({"port": 80, "httpHeaders": headers}) == [
+        "GET / HTTP/1.1",
+        "Host: shop.example",
+        "X-One: 1",
+        "X-One: 2",
+        "user-agent: me",
+        "Connection: close",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X\r\nY", "1"), ("", "1"), ("X Y", "1"), ("X", "1\r\nY: 2"), ("Host", "a\r\nb"), ("X", "\0")],
+)
+def test_no_header_ends_a_line(name: str, value: str) -> None:
+    with pytest.raises(BadRequest):
+        lines({"port": 80, "httpHeaders": [{"name": name, "value": value}]})
+
+
+@given(st.text(), st.text(), st.text())
+def test_nothing_can_be_smuggled(path: str, name: str, value: str) -> None:
+    action = {"port": 80, "path": path, "httpHeaders": [{"name": name, "value": value}]}
+    try:
+        sent = lines(action)
+    except BadRequest:
+        return
+    assert sent[0].count(" ") == 2
+    assert all("\n" not in line and "\r" not in line for line in sent)
+    assert len(sent) <= 6
+
+
+def test_ipv6_and_schemes() -> None:
+    request = request_for({"port": 443, "scheme": "HTTPS"}, (), "fd00::5", "lifecycle")
+    assert request.tls
+    assert request.url == "https://[fd00::5]:443/"
+    assert b"Host: [fd00::5]:443\r\n" in request.encoded()
+    assert b"User-Agent: kube-lifecycle/1.36\r\n" in request.encoded()
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("/next?x=1", "http://10.0.0.9:80/next?x=1"),
+        ("next", "http://10.0.0.9:80/a/next"),
+        ("http://10.0.0.9:81/b", "http://10.0.0.9:81/b"),
+        ("https://10.0.0.9/b", "https://10.0.0.9:443/b"),
+        ("http://10.0.0.8/b", None),
+        ("//evil.example/b", None),
+        ("http://10.0.0.9.evil.example/", None),
+    ],
+)
+def test_redirects_stay_on_the_host(location: str, url: str | None) -> None:
+    headers: Any = [{"name": "Host", "value": "shop.example"}]
+    request = request_for({"port": 80, "path": "/a/", "httpHeaders": headers}, (), "10.0.0.9", "p")
+    following = redirected(request, location)
+    assert (following and following.url) == url
+    if following is not None:
+        assert following.host_header == ("" if "//" in location else "shop.example")
+
+
+@pytest.mark.parametrize("location", ["http://10.0.0.9:x/", "ftp://10.0.0.9/"])
+def test_redirects_to_nonsense(location: str) -> None:
+    with pytest.raises(BadRequest):
+        redirected(request_for({"port": 80}, (), "10.0.0.9", "probe"), location)

@@ -1,0 +1,109 @@
+"""Responses in whatever pieces they come, and servers that send anything but a response."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeletpy.handlers.http_response import MAX_HEAD, MalformedResponse, ResponseReader
+
+KEEP = 100
+
+GOOD = {
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", True),
+    "empty": (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 503, b"", True),
+    "no reason": (b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", 200, b"", True),
+    "bare newlines": (b"HTTP/1.0 200 OK\nContent-Length: 1\n\nx", 200, b"x", True),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
+    "not modified": (b"HTTP/1.1 304 Same\r\nContent-Length: 9\r\n\r\n", 304, b"", True),
+    "until close": (b"HTTP/1.0 200 OK\r\n\r\nhello", 200, b"hello", False),
+    "interim": (
+        b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 100 Go\r\n\r\n"
+        b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno",
+        404,
+        b"no",
+        True,
+    ),
+    "chunks": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n",
+        200,
+        b"abc0123456789",
+        True,
+    ),
+    "long": (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 500, 200, b"x" * KEEP, True),
+    "long chunk": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n" + b"x" * 500,
+        200,
+        b"x" * KEEP,
+        True,
+    ),
+}
+
+BAD = [
+    b"SSH-2.0-OpenSSH_9.2\r\n",
+    b"HTTP/2.0 200 OK\r\n\r\n",
+    b"HTTP/1.1 20 OK\r\n\r\n",
+    b"HTTP/1.1 2000 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 30 + b"\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * 300,
+    b"HTTP/1.1 200 OK\r\nX: " + b"x" * MAX_HEAD,
+    b"HTTP/1.1 100 Go\r\n\r\n" * 20 + b"HTTP/1.1 200 OK\r\nX: " + b"x" * MAX_HEAD,
+    b"\0" * 10,
+]
+
+
+def fed(data: bytes, sizes: list[int]) -> ResponseReader:
+    reader = ResponseReader(KEEP)
+    position = 0
+    for size in [*sizes, len(data)]:
+        reader.feed(data[position : position + size])
+        position += size
+    return reader
+
+
+@given(st.sampled_from(sorted(GOOD)), st.lists(st.integers(1, 40), max_size=20))
+def test_responses_in_any_pieces(name: str, sizes: list[int]) -> None:
+    data, status, body, done = GOOD[name]
+    reader = fed(data, sizes)
+    assert (reader.status, bytes(reader.body), reader.done) == (status, body, done)
+    reader.end()
+    assert reader.done
+
+
+@pytest.mark.parametrize("data", BAD, ids=range(len(BAD)))
+def test_what_is_no_response(data: bytes) -> None:
+    with pytest.raises(MalformedResponse):
+        fed(data, [1, 7])
+
+
+@pytest.mark.parametrize("name", ["length", "chunks", "interim"])
+def test_an_end_too_early(name: str) -> None:
+    for cut in range(len(GOOD[name][0]) - 6):
+        reader = ResponseReader(KEEP)
+        reader.feed(GOOD[name][0][:cut])
+        if not reader.done:
+            with pytest.raises(MalformedResponse):
+                reader.end()
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(1, 50), max_size=5))
+def test_anything_at_all(data: bytes, sizes: list[int]) -> None:
+    try:
+        reader = fed(b"HTTP/1.1 200 OK\r\n" + data, sizes)
+    except MalformedResponse:
+        return
+    assert len(reader.body) <= KEEP
+
+
+def test_memory_is_bounded_while_a_body_never_ends() -> None:
+    reader = ResponseReader(KEEP)
+    reader.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(1000):
+        reader.feed(b"f\r\n" + b"x" * 15 + b"\r\n")
+    assert reader.done
+    assert len(reader._buffer) < 100

@@ -1,0 +1,250 @@
+"""HTTP, TCP and gRPC handlers against real servers on loopback, honest and hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health
+
+from kubeletpy.handlers import grpc_health, http, tcp
+from kubeletpy.handlers.http_request import request_for
+from kubeletpy.handlers.network import Resolver
+from kubeletpy.handlers.outcome import Answer, Reply
+from tests.unit.handlers.servers import (
+    Talk,
+    answering,
+    certificate,
+    dripping,
+    redirecting,
+    serving,
+    silence,
+)
+
+LOOPBACK = "127.0.0.1"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+TIMEOUT = 0.4
+
+
+@pytest.fixture
+def resolver() -> Any:
+    made = Resolver()
+    yield made
+    made.close()
+
+
+async def ask(resolver: Resolver, port: int, **action: Any) -> Reply:
+    request = request_for({"port": port, **action}, (), LOOPBACK, "probe")  # type: ignore[typeddict-item]
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    reply = await http.probe(resolver, request, TIMEOUT)
+    assert loop.time() - begun < TIMEOUT + 0.3
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "output"),
+    [
+        (200, Answer.SUCCESS, "ok"),
+        (299, Answer.SUCCESS, "ok"),
+        (302, Answer.WARNING, "Probe terminated redirects, Response body: ok"),
+        (399, Answer.WARNING, "Probe terminated redirects, Response body: ok"),
+        (400, Answer.FAILURE, "HTTP probe failed with statuscode: 400"),
+        (503, Answer.FAILURE, "HTTP probe failed with statuscode: 503"),
+    ],
+)
+async def test_statuses(resolver: Resolver, status: int, answer: Answer, output: str) -> None:
+    async with serving(answering(OK.replace(b"200", b"%d" % status))) as port:
+        assert await ask(resolver, port) == Reply(answer, output)
+
+
+async def test_https_with_a_certificate_nobody_trusts(resolver: Resolver, tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    async with serving(answering(OK, heard), certificate(tmp_path)) as port:
+        assert (await ask(resolver, port, scheme="HTTPS")).answer is Answer.SUCCESS
+        plain = await ask(resolver, port)
+    assert heard
+    assert heard[0].startswith(b"GET / HTTP/1.1\r\n")
+    assert plain.answer is Answer.FAILURE
+
+
+async def test_https_to_a_server_that_speaks_http(resolver: Resolver) -> None:
+    async with serving(answering(b"HTTP/1.1 400 Bad\r\n\r\n")) as port:
+
+        async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(10)
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        async with serving(at_once) as other:
+            reply = await ask(resolver, other, scheme="https")
+            assert "server gave HTTP response to HTTPS client" in reply.output
+        assert (await ask(resolver, port)).answer is Answer.FAILURE
+
+
+async def test_a_host_by_name_and_ipv6(resolver: Resolver) -> None:
+    async with serving(answering(OK)) as port:
+        assert (await ask(resolver, port, host="localhost")).answer is Answer.SUCCESS
+        missing = await ask(resolver, port, host="nobody.invalid")
+        assert missing.answer is Answer.FAILURE
+        broken = await ask(resolver, port, host="a" * 70 + ".example")
+        assert broken.answer is Answer.FAILURE
+    if socket.has_ipv6:
+        with contextlib.suppress(OSError):
+            server = await asyncio.start_server(answering(OK), "::1", 0)
+            port = server.sockets[0].getsockname()[1]
+            assert (await ask(resolver, port, host="::1")).answer is Answer.SUCCESS
+            server.close()
+
+
+async def test_redirects_on_the_host_are_followed_ten_requests_long(resolver: Resolver) -> None:
+    async with serving(redirecting(lambda n: f"/{n}")) as port:
+        reply = await ask(resolver, port)
+        assert reply.answer is Answer.FAILURE
+        assert reply.output.endswith("stopped after 10 redirects")
+    async with (
+        serving(answering(OK)) as end,
+        serving(redirecting(lambda n: f"http://{LOOPBACK}:{end}/")) as port,
+    ):
+        assert await ask(resolver, port) == Reply(Answer.SUCCESS, "ok")
+
+
+async def test_a_redirect_elsewhere_is_a_warning_and_nobody_is_asked(resolver: Resolver) -> None:
+    async with serving(redirecting(lambda n: "http://169.254.169.254/secrets")) as port:
+        reply = await ask(resolver, port)
+    assert reply == Reply(Answer.WARNING, "Probe terminated redirects, Response body: over")
+
+
+HOSTILE = {
+    "silence": (silence, "context deadline exceeded"),
+    "dripping head": (dripping(b"HTTP/1.1 200 OK\r\nX: "), "context deadline exceeded"),
+    "dripping lines": (dripping(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), "context deadline exceeded"),
+    "dripping body": (
+        dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"),
+        "context deadline exceeded",
+    ),
+    "huge head": (
+        dripping(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 5000, 0),
+        "response headers exceeded",
+    ),
+    "interim for ever": (
+        dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.001),
+        "context deadline exceeded",
+    ),
+    "another protocol": (dripping(b"SSH-2.0-x\r\n"), "malformed HTTP response"),
+    "cut body": (answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), "unexpected EOF"),
+    "nothing": (answering(b""), "EOF"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_servers_fail_in_time(resolver: Resolver, name: str) -> None:
+    talk: Talk
+    talk, words = HOSTILE[name]
+    async with serving(talk) as port:
+        reply = await ask(resolver, port)
+    assert reply.answer is Answer.FAILURE
+    assert words in reply.output
+
+
+async def test_of_a_body_without_end_enough_is_read(resolver: Resolver) -> None:
+    async with serving(dripping(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 4096, 0)) as port:
+        assert await ask(resolver, port) == Reply(Answer.SUCCESS, "x" * 10240)
+
+
+async def test_a_hanging_tls_handshake_leaves_nothing_behind(resolver: Resolver) -> None:
+    async with serving(silence) as port:
+        reply = await ask(resolver, port, scheme="https")
+        assert "deadline exceeded" in reply.output
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert tasks == []
+
+
+def closed_port() -> int:
+    with socket.socket() as sock:
+        sock.bind((LOOPBACK, 0))
+        return int(sock.getsockname()[1])
+
+
+async def test_nobody_listens(resolver: Resolver) -> None:
+    port = closed_port()
+    reply = await ask(resolver, port)
+    assert reply.output == (
+        f'Get "http://{LOOPBACK}:{port}/": dial tcp {LOOPBACK}:{port}: connect: connection refused'
+    )
+    assert await tcp.connect(resolver, LOOPBACK, port, TIMEOUT) == Reply(
+        Answer.FAILURE, f"dial tcp {LOOPBACK}:{port}: connect: connection refused"
+    )
+
+
+async def test_tcp(resolver: Resolver) -> None:
+    async with serving(silence) as port:
+        assert (await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)).answer is Answer.SUCCESS
+        assert (await tcp.connect(resolver, "localhost", port, TIMEOUT)).answer is Answer.SUCCESS
+
+
+async def test_tcp_times_out(resolver: Resolver) -> None:
+    with socket.socket() as full:
+        full.bind((LOOPBACK, 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(8)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex((LOOPBACK, port))
+        reply = await tcp.connect(resolver, LOOPBACK, port, 0.2)
+        for filler in fillers:
+            filler.close()
+    assert reply == Reply(Answer.FAILURE, f"dial tcp {LOOPBACK}:{port}: i/o timeout")
+
+
+@contextlib.asynccontextmanager
+async def grpc_server(with_health: bool = True) -> AsyncIterator[tuple[int, Any]]:
+    server = grpc.aio.server()
+    servicer = health.HealthServicer()
+    if with_health:
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    port = server.add_insecure_port(f"{LOOPBACK}:0")
+    await server.start()
+    try:
+        yield port, servicer
+    finally:
+        await server.stop(0)
+
+
+async def test_grpc_health() -> None:
+    answers = health_pb2.HealthCheckResponse
+    async with grpc_server() as (port, servicer):
+        await servicer.set("", answers.SERVING)
+        await servicer.set("db", answers.NOT_SERVING)
+        assert (await grpc_health.check(LOOPBACK, port, "", 2)).answer is Answer.SUCCESS
+        down = await grpc_health.check(LOOPBACK, port, "db", 2)
+        assert down == Reply(Answer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")')
+        unknown = await grpc_health.check(LOOPBACK, port, "nobody", 2)
+        assert unknown.answer is Answer.FAILURE
+        assert "code = NOT_FOUND" in unknown.output
+        await servicer.set("db", answers.SERVING)
+        assert (await grpc_health.check(LOOPBACK, port, "db", 2)).answer is Answer.SUCCESS
+
+
+async def test_grpc_without_health_service() -> None:
+    async with grpc_server(with_health=False) as (port, _):
+        reply = await grpc_health.check(LOOPBACK, port, "", 2)
+    assert reply.output.startswith("error: this server does not implement the grpc health protocol")
+
+
+async def test_grpc_where_nobody_listens_or_answers() -> None:
+    reply = await grpc_health.check(LOOPBACK, closed_port(), "", 0.3)
+    assert reply.answer is Answer.FAILURE
+    assert "failed to connect service" in reply.output
+    async with serving(silence) as port:
+        reply = await grpc_health.check(LOOPBACK, port, "", 0.3)
+    assert reply.answer is Answer.FAILURE
+    async with serving(answering(OK)) as port:
+        assert (await grpc_health.check(LOOPBACK, port, "", 0.3)).answer is Answer.FAILURE

@@ -1,0 +1,112 @@
+"""Probes in memory: containers that answer as told, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from kubeletpy.api.times import format_time
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.probes.prober import Target
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.runtime_manager.protocol import ProbeOutcome
+from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import LoopClock
+
+OK, BAD = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE
+HTTP: Any = {"httpGet": {"port": 80}}
+
+
+def probed_pod(name: str = "web", *, sidecar: bool = False, **probes: dict[str, Any]) -> Pod:
+    """A pod whose one container has these probes (startupProbe=..., fields added to HTTP)."""
+    container = {"name": "main", "image": "img"}
+    container |= {kind: {**HTTP, **fields} for kind, fields in probes.items()}
+    if sidecar:
+        side = {**container, "name": "side", "restartPolicy": "Always"}
+        return make_pod(name, initContainers=[side], containers=[{"name": "main", "image": "img"}])
+    return make_pod(name, containers=[container])
+
+
+class World:
+    """A probe manager, and a status writer that does what the pod workers' does."""
+
+    def __init__(self, *, agent_started_at: float | None = None, seed: int = 1) -> None:
+        self.clock = LoopClock()
+        self.answer: Callable[[Target], ProbeOutcome | None] = lambda target: OK
+        self.takes: Callable[[Target], float] = lambda target: 0.0
+        self.runs: dict[tuple[str, ProbeKind], list[float]] = defaultdict(list)
+        self.quiet: list[bool] = []
+        self.told: list[tuple[float, str, ProbeKind, ProbeOutcome]] = []
+        self.on_result: Callable[[str, ProbeKind, ProbeOutcome], None] = lambda *result: None
+        self.statuses: dict[str, Any] = {}
+        self.pods: dict[str, Pod] = {}
+        self.running = self.most = 0
+        self.metrics = Metrics()
+        self.manager = KubeProbeManager(
+            self,  # type: ignore[arg-type]
+            clock=self.clock,
+            get_status=self.statuses.get,
+            on_result=self._settled,
+            metrics=self.metrics.probes,
+            agent_started_at=self.clock.now() if agent_started_at is None else agent_started_at,
+            rng=random.Random(seed),
+        )
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # the prober
+    async def run(self, target: Target, *, quietly: bool) -> ProbeOutcome | None:
+        self.runs[target.pod.uid, target.spec.kind].append(self.now)
+        self.quiet.append(quietly)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(self.takes(target))
+            return self.answer(target)
+        finally:
+            self.running -= 1
+
+    def close(self) -> None:
+        pass
+
+    # the status writer
+    def start(self, pod: Pod, container_id: str = "c1", *, ran: float = 0.0, **more: Any) -> None:
+        """The pod's container runs, since ``ran`` seconds."""
+        at = format_time(self.clock.now() - ran)
+        entry = {"containerID": f"containerd://{container_id}", **more}
+        self.write(pod, {**entry, "state": {"running": {"startedAt": at}}})
+
+    def stop(self, pod: Pod, code: int = 1, container_id: str = "c1") -> None:
+        """It ended."""
+        state = {"terminated": {"exitCode": code}}
+        self.write(pod, {"containerID": f"containerd://{container_id}", "state": state})
+
+    def write(self, pod: Pod, entry: dict[str, Any], phase: str = "Running") -> None:
+        """Store a status as the pod workers do: with started as the probes say."""
+        self.pods[pod.uid] = pod
+        container = next(iter(pod.init_containers or pod.containers))
+        entry = {"name": container["name"], **entry}
+        if "running" in entry["state"] and "started" not in entry:
+            outcome = self.manager.results(pod).startup.get(entry["containerID"].split("//")[1])
+            entry["started"] = outcome is OK or (
+                outcome is None and "startupProbe" not in container
+            )
+        status = {"phase": phase, "podIP": "10.0.0.9"}
+        status["initContainerStatuses" if pod.init_containers else "containerStatuses"] = [entry]
+        self.statuses[pod.uid] = status
+        self.manager.status_stored(pod, status)
+
+    def _settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
+        self.told.append((self.now, uid, kind, result))
+        if kind is ProbeKind.STARTUP:
+            status = self.statuses[uid]
+            (entry,) = status.get("initContainerStatuses") or status["containerStatuses"]
+            self.write(self.pods[uid], {**entry, "started": result is OK})
+        self.on_result(uid, kind, result)

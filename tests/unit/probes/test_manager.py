@@ -1,0 +1,271 @@
+"""Probes of whole pods on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.timetable import SLOT_S
+from kubeletpy.probes.turns import HOLD_S
+from tests.unit.podworkers.builders import make_pod
+from tests.unit.probes.fakes import BAD, HTTP, OK, World, probed_pod
+from tests.virtual_time import on_virtual_time
+
+STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS
+EACH_SECOND = {"periodSeconds": 1}
+
+
+@on_virtual_time
+async def test_a_ready_container_is_known_ready_at_once() -> None:
+    world, pod = World(), probed_pod(readinessProbe={})
+    world.manager.add_pod(pod)
+    await asyncio.sleep(3)
+    assert world.runs == {}
+    world.start(pod)
+    await asyncio.sleep(0.1)
+    assert world.told == [(pytest.approx(3, abs=2 * SLOT_S), pod.uid, READINESS, OK)]
+
+
+@on_virtual_time
+async def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_told_as_failures() -> None:
+    for needs in (0.3, 1.0, 4.0):
+        world, pod = World(), probed_pod(readinessProbe={"periodSeconds": 30})
+        world.answer = lambda target, needs=needs, world=world: OK if world.now > needs else BAD
+        began = world.now
+        needs += began
+        world.answer = lambda target, needs=needs, world=world: OK if world.now > needs else BAD
+        world.manager.add_pod(pod)
+        world.start(pod)
+        await asyncio.sleep(40)
+        assert world.told[0][0] - began <= 2 * (needs - began) + 0.2
+        assert all(world.quiet[: len(world.runs[pod.uid, READINESS]) - 2])
+
+
+@on_virtual_time
+async def test_startup_then_the_others_then_restart_and_again() -> None:
+    world = World()
+    pod = probed_pod(startupProbe=EACH_SECOND, readinessProbe=EACH_SECOND, livenessProbe={})
+    world.manager.add_pod(pod)
+    world.answer = lambda target: OK if world.now >= 5 else BAD
+    world.start(pod)
+    await asyncio.sleep(2.5)
+    assert set(world.runs) == {(pod.uid, STARTUP)}
+    assert world.manager.results(pod).startup == {"c1": "unknown"}
+    await asyncio.sleep(0.4)
+    world.stop(pod)
+    world.start(pod, "c2")
+    await asyncio.sleep(3)
+    results = world.manager.results(pod)
+    assert (results.startup, results.readiness) == ({"c2": OK}, {"c2": OK})
+    runs = len(world.runs[pod.uid, STARTUP])
+    await asyncio.sleep(60)
+    assert len(world.runs[pod.uid, STARTUP]) == runs
+    assert len(world.runs[pod.uid, READINESS]) == pytest.approx(61, abs=2)
+    assert len(world.runs[pod.uid, LIVENESS]) == pytest.approx(6, abs=1)
+
+
+@on_virtual_time
+async def test_liveness_failure_is_told_once_and_probing_waits_for_the_new_container() -> None:
+    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND)
+    world.answer = lambda target: BAD if target.container_id == "c1" else OK
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(10)
+    assert [(kind, result) for _, _, kind, result in world.told] == [(LIVENESS, BAD)]
+    assert len(world.runs[pod.uid, LIVENESS]) == 3
+    assert 2.5 <= world.told[0][0] <= 3 + SLOT_S
+    world.stop(pod)
+    world.start(pod, "c2")
+    assert world.manager.results(pod).liveness == {"c2": OK}
+    await asyncio.sleep(10)
+    assert len(world.told) == 1
+    assert len(world.runs[pod.uid, LIVENESS]) == pytest.approx(13, abs=1)
+
+
+@on_virtual_time
+async def test_a_removed_pod_leaves_nothing_behind() -> None:
+    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(5)
+    scrape = world.metrics.render_probes().decode()
+    assert f'prober_probe_total{{container="main",namespace="default",pod="web",pod_uid="{pod.uid}"'
+    assert 'probe_type="Readiness",result="successful"} ' in scrape
+    world.takes = lambda target: 100
+    await asyncio.sleep(2)
+    assert world.running == 2
+    world.manager.forget_except([])
+    await asyncio.sleep(1)
+    assert world.running == 0
+    assert len(world.manager) == 0
+    assert world.metrics.render_probes() == b""
+    assert len(asyncio.all_tasks()) == 1
+    runs = sum(map(len, world.runs.values()))
+    await asyncio.sleep(60)
+    assert sum(map(len, world.runs.values())) == runs
+
+
+@on_virtual_time
+async def test_termination_ends_liveness_but_readiness_goes_on() -> None:
+    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(5)
+    world.manager.stop_liveness_and_startup(pod)
+    before = len(world.runs[pod.uid, LIVENESS])
+    world.answer = lambda target: BAD
+    await asyncio.sleep(5)
+    assert len(world.runs[pod.uid, LIVENESS]) == before
+    assert world.manager.results(pod).liveness == {}
+    assert world.told[-1][2:] == (READINESS, BAD)
+
+
+@on_virtual_time
+async def test_the_container_that_hangs_while_another_is_made_is_given_up() -> None:
+    world, pod = World(), probed_pod(livenessProbe={"periodSeconds": 1, "timeoutSeconds": 1000})
+    world.takes = lambda target: 1000 if target.container_id == "c1" else 0
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(2)
+    world.start(pod, "c2")
+    await asyncio.sleep(5)
+    assert len(world.runs[pod.uid, LIVENESS]) >= 5
+
+
+@on_virtual_time
+async def test_after_an_agent_restart_nothing_flaps_and_probes_spread() -> None:
+    world = World()
+    pods = [probed_pod(f"p{n}", readinessProbe={}, startupProbe={}) for n in range(50)]
+    for pod in pods:
+        world.start(pod, ran=3600, started=True)
+        world.manager.add_pod(pod)
+        assert world.manager.results(pod).readiness == {}
+    await asyncio.sleep(10.1)
+    firsts = sorted(world.runs[pod.uid, READINESS][0] for pod in pods)
+    assert len(firsts) == 50
+    assert max(b - a for a, b in zip(firsts, firsts[1:], strict=False)) < 2
+    assert sum(first < 5 for first in firsts) == pytest.approx(25, abs=10)
+    assert not any(kind is STARTUP for _, kind in world.runs)
+    assert all(result is OK for *_, result in world.told)
+
+
+@on_virtual_time
+async def test_an_hour_of_flapping_probes() -> None:
+    """Readiness follows its container, each change is told once, and the grid never drifts."""
+    world, rng = World(), random.Random(7)
+    pods = [probed_pod(f"p{n}", readinessProbe=EACH_SECOND) for n in range(10)]
+    flips = {pod.uid: sorted(rng.uniform(5, 3590) for _ in range(100)) for pod in pods}
+
+    def up(uid: str) -> bool:
+        return sum(flip <= world.now for flip in flips[uid]) % 2 == 0
+
+    world.answer = lambda target: OK if up(target.pod.uid) else BAD
+    world.takes = lambda target: rng.uniform(0, 0.3)
+    for pod in pods:
+        world.manager.add_pod(pod)
+        world.start(pod)
+    await asyncio.sleep(3600)
+    for pod in pods:
+        runs = world.runs[pod.uid, READINESS]
+        assert len(runs) == pytest.approx(3600, abs=5)
+        steady = runs[3:]
+        slips = [run - steady[0] - n for n, run in enumerate(steady)]
+        assert max(map(abs, slips)) <= 2 * SLOT_S
+        mine = [result for _, uid, _, result in world.told if uid == pod.uid]
+        assert all(a is not b for a, b in zip(mine, mine[1:], strict=False))
+        assert len(mine) > 20
+
+
+@on_virtual_time
+async def test_probes_that_hang_make_others_late_by_a_second_at_most() -> None:
+    world = World()
+    world.manager._connections._free = 4
+    bad = [
+        probed_pod(f"bad{n}", livenessProbe={"periodSeconds": 60, "timeoutSeconds": 60})
+        for n in range(8)
+    ]
+    good = probed_pod("good", livenessProbe=EACH_SECOND)
+    world.takes = lambda target: 60 if target.pod.name.startswith("bad") else 0
+    for pod in [*bad, good]:
+        world.manager.add_pod(pod)
+        world.start(pod)
+    await asyncio.sleep(300)
+    runs = world.runs[good.uid, LIVENESS]
+    assert max(b - a for a, b in zip(runs, runs[1:], strict=False)) <= 1 + 2 * HOLD_S + SLOT_S
+    assert len(runs) > 270
+
+
+@on_virtual_time
+async def test_commands_have_places_of_their_own_and_never_too_many_at_once() -> None:
+    world = World()
+    command = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    pods = [
+        make_pod(f"p{n}", containers=[{"name": "main", "image": "i", "livenessProbe": command}])
+        for n in range(100)
+    ]
+    world.manager._commands._free = 5
+    world.takes = lambda target: 0.01
+    for pod in pods:
+        world.manager.add_pod(pod)
+        world.start(pod)
+    await asyncio.sleep(20)
+    assert world.most == 5
+    assert min(len(world.runs[pod.uid, LIVENESS]) for pod in pods) >= 18
+
+
+@on_virtual_time
+async def test_a_broken_probe_is_reported_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND)
+
+    def broken(target: object) -> None:
+        raise ValueError("boom")
+
+    world.answer = broken
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(5)
+    assert len(world.runs[pod.uid, LIVENESS]) >= 4
+    assert "boom" in caplog.text
+    assert world.told == []
+
+
+@on_virtual_time
+async def test_a_sidecar_is_probed_and_an_init_container_is_not() -> None:
+    world, pod = World(), probed_pod(sidecar=True, startupProbe=EACH_SECOND)
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(1)
+    assert world.manager.results(pod).startup == {"c1": OK}
+    plain = make_pod("plain", initContainers=[{"name": "i", "image": "i", "readinessProbe": HTTP}])
+    world.manager.add_pod(plain)
+    assert len(world.manager) == 1
+
+
+@on_virtual_time
+async def test_pods_without_probes_cost_nothing() -> None:
+    world, pod = World(), make_pod()
+    world.manager.add_pod(pod)
+    world.start(pod)
+    assert world.manager._timetable._timer is None
+    assert world.manager.results(pod).readiness == {}
+
+
+def deleting(pod: Pod) -> Pod:
+    metadata = {**pod.metadata, "deletionTimestamp": "2026-01-01T00:00:30Z"}
+    return Pod({**pod.object, "metadata": metadata})
+
+
+@on_virtual_time
+async def test_deletion_ends_liveness_and_startup_of_sidecars_too() -> None:
+    world, pod = World(), probed_pod(sidecar=True, livenessProbe=EACH_SECOND)
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(3)
+    world.start(deleting(pod))
+    before = len(world.runs[pod.uid, LIVENESS])
+    await asyncio.sleep(5)
+    assert len(world.runs[pod.uid, LIVENESS]) == before
