@@ -94,10 +94,10 @@ class World:
         container = next(iter(pod.init_containers or pod.containers))
         entry = {"name": container["name"], **entry}
         if "running" in entry["state"] and "started" not in entry:
-            outcome = self.manager.results(pod).startup.get(entry["containerID"].split("//")[1])
-            entry["started"] = outcome is OK or (
-                outcome is None and "startupProbe" not in container
-            )
+            container_id = entry["containerID"].partition("://")[2]
+            outcome = self.manager.results(pod).startup.get(container_id)
+            unprobed = outcome is None and "startupProbe" not in container
+            entry["started"] = outcome is OK or unprobed
         status = {"phase": phase, "podIP": "10.0.0.9"}
         status["initContainerStatuses" if pod.init_containers else "containerStatuses"] = [entry]
         self.statuses[pod.uid] = status
