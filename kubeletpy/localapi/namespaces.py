@@ -99,22 +99,28 @@ class NamespaceController:
 
     def _empty(self, namespace: str) -> None:
         for key in _stored_namespaced():
-            for (_, name), _entry in list(self._store.entries(key, namespace)):
-                try:
-                    self._writer.delete(CONTROLLER, key, name, namespace, DeleteOptions())
-                except ApiError as error:
-                    if error.code != 404:
-                        raise
+            self._delete_all(key, namespace)
         self._remove_if_empty(namespace)
+
+    def _delete_all(self, key: str, namespace: str) -> None:
+        for (_, name), _entry in list(self._store.entries(key, namespace)):
+            try:
+                self._writer.delete(CONTROLLER, key, name, namespace, DeleteOptions())
+            except ApiError as error:
+                if error.code != 404:
+                    raise
 
     def _remove_if_empty(self, namespace: str) -> None:
         entry = self._store.get("namespaces", "", namespace)
         if entry is None or entry.object["metadata"].get("finalizers"):
             return
         for key in _stored_namespaced():
-            if any(True for _ in self._store.entries(key, namespace)):
+            if key != "events" and any(True for _ in self._store.entries(key, namespace)):
                 return
-        self._store.remove("namespaces", "", namespace)
+        # the ends of its pods made more events, which hold nothing up
+        self._delete_all("events", namespace)
+        if self._store.get("namespaces", "", namespace) is not None:
+            self._store.remove("namespaces", "", namespace)
 
 
 def _stored_namespaced() -> list[str]:
