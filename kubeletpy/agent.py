@@ -45,6 +45,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.hooks import NoHooks
 from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.status.manager import ApiStatusManager
@@ -287,6 +288,7 @@ class Agent:
             mirrors=self.mirrors,
             cgroups=self.cgroups or NoPodCgroups(),
             decided=lambda uid, decisions: self.workers.decided(uid, decisions),
+            decided=self._decided,
             network_error=self.monitor.network_error,
             host_ips=lambda: parts.node_ips,
             agent_started_at=parts.clock.now(),
@@ -555,6 +557,9 @@ class Agent:
         self.directories.sweep_soon(found.desired | found.possibly_running)
         if self.cgroups is not None:
             self.cgroups.sweep_soon()
+
+    def _decided(self, uid: str, decisions: Sequence[Decision]) -> None:
+        self.workers.decided(uid, decisions)
 
     def _status_refused(self, pod: Pod, why: str) -> None:
         message = f"The API does not take the pod's status: {why}"

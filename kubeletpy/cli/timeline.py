@@ -48,7 +48,7 @@ def show(found: dict[str, Any], svg: str | None) -> int:
     from kubeletpy.explain.timeline import from_json
 
     line = from_json(found)
-    width = min(shutil.get_terminal_size((110, 24)).columns, 160)
+    width = min(shutil.get_terminal_size((120, 24)).columns, 180)
     sys.stdout.write(render_timeline.text(line, width))
     if svg:
         try:

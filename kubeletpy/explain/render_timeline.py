@@ -50,11 +50,10 @@ def _chapter(head: str, chapter: Chapter, width: int) -> str:
     room = min(max((len(label) for label in labels), default=0), max(width // 2 - 10, 20))
     bars = max(width - room - 26, 10)
     for phase, label in zip(chapter.phases, labels, strict=True):
-        end = scale if phase.end is None else phase.end
-        took = f"{milliseconds(end - phase.start)}{'…' if phase.end is None else ''}"
+        took = f"{milliseconds(phase.end - phase.start)}{'…' if phase.going_on else ''}"
         lines.append(
             f"  {_cut(label, room):<{room}} {'+' + milliseconds(phase.start):>10} {took:>9}"
-            f" │{_bar(phase.start, end, scale, bars)}│"
+            f" │{_bar(phase.start, phase.end, scale, bars)}│"
         )
         if phase.error:
             lines.append(f"  {'':{room}} {'':>20} {one_line(phase.error, bars)}")
@@ -62,14 +61,11 @@ def _chapter(head: str, chapter: Chapter, width: int) -> str:
 
 
 def _scale(chapter: Chapter) -> float:
-    ends = [phase.start if phase.end is None else phase.end for phase in chapter.phases]
-    return max([*ends, chapter.total or 0.0, 0.001])
+    return max([*(phase.end for phase in chapter.phases), chapter.total or 0.0, 0.001])
 
 
 def _label(phase: Phase) -> str:
-    return one_line("  " * phase.depth + phase.name) and (
-        "  " * phase.depth + one_line(f"{phase.name} {phase.detail}")
-    )
+    return "  " * phase.depth + one_line(f"{phase.name} {phase.detail}")
 
 
 def _cut(label: str, room: int) -> str:
@@ -121,11 +117,11 @@ def _svg_chapter(chapter: Chapter, top: int, row: int, left: int, wide: int) -> 
         )
     for index, phase in enumerate(chapter.phases):
         y = top + index * row
-        end = scale if phase.end is None else phase.end
-        x, length = left + phase.start / scale * wide, (end - phase.start) / scale * wide
+        x = left + phase.start / scale * wide
+        length = (phase.end - phase.start) / scale * wide
         colour = _FAILED if phase.error else _COLOURS.get(phase.name, _OTHER)
         label = escape(_cut(one_line(f"{phase.name} {phase.detail}"), 46))
-        took = milliseconds(end - phase.start) + ("…" if phase.end is None else "")
+        took = milliseconds(phase.end - phase.start) + ("…" if phase.going_on else "")
         hint = escape(one_line(f"{phase.name} {phase.detail}: {took} {phase.error}"))
         parts.append(f'<text x="{8 + 14 * phase.depth}" y="{y + 13}">{label}</text>')
         parts.append(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.timeline import timeline
@@ -117,7 +118,9 @@ class ExplainServer:
         facts = self._snapshots.facts(trace.uid)
         seen = self._snapshots.seen_at(trace.uid)
         now = asyncio.get_running_loop().time()
-        found = timeline(trace, facts.wall_offset, parse_time(seen) if seen else None, now)
+        kinds = {view.name: view.kind for view in containers(facts)}
+        inits = [one for one in exits(facts) if kinds.get(one.container) == "init"]
+        found = timeline(trace, facts.wall_offset, parse_time(seen) if seen else None, now, inits)
         return _answer(asdict(found))
 
 

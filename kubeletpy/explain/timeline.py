@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kubeletpy.explain.model import Exit
+from kubeletpy.trace.spans import Chapter as Part
 from kubeletpy.trace.spans import PodTrace, Span
 
 _STEPS = ("runtime sync", "compute status")
@@ -24,10 +26,11 @@ class Phase:
     detail: str
     start: float
     """Seconds after the chapter began."""
-    end: float | None
-    """None: it goes on."""
+    end: float
     depth: int
     error: str = ""
+    going_on: bool = False
+    """It had not ended when it was looked at, at ``end``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +57,44 @@ class Timeline:
     end: Chapter | None = None
 
 
-def timeline(trace: PodTrace, wall_offset: float, seen_at: float | None, now: float) -> Timeline:
+def timeline(
+    trace: PodTrace,
+    wall_offset: float,
+    seen_at: float | None,
+    now: float,
+    inits: Sequence[Exit] = (),
+) -> Timeline:
     """Args:
     wall_offset: added to event-loop seconds it gives Unix seconds.
     seen_at: Unix seconds at which the agent first saw the pod, if it saw it begin.
     now: event-loop seconds.
+    inits: how the pod's init containers ended: their runs are part of the start.
     """
     going_on = list(trace.open.values())
-    ending = bool(trace.end) or trace.chapter.value == "end"
-    start = _start(trace, wall_offset, seen_at, [] if ending else going_on)
+    ending = bool(trace.end) or trace.chapter is Part.END
+    spans = [*trace.start, *_runs(inits, wall_offset, trace)]
+    if not ending and trace.ready_at is None:
+        spans += going_on
+    start = _start(trace, wall_offset, seen_at, spans, now)
     end = _end(trace, wall_offset, going_on, now) if ending else None
     return Timeline(trace.namespace, trace.name, trace.uid, start, end)
 
 
+def _runs(inits: Sequence[Exit], offset: float, trace: PodTrace) -> list[Span]:
+    return [
+        Span(
+            "init container runs", one.container, one.started_at - offset, one.finished_at - offset
+        )
+        for one in inits
+        if one.started_at is not None
+        and one.finished_at is not None
+        and one.started_at - offset > trace.opened
+        and (trace.ready_at is None or one.finished_at - offset < trace.ready_at)
+    ]
+
+
 def _start(
-    trace: PodTrace, offset: float, seen_at: float | None, going_on: Sequence[Span]
+    trace: PodTrace, offset: float, seen_at: float | None, spans: Sequence[Span], now: float
 ) -> Chapter:
     began = trace.opened
     found = not any(span.name == "RunPodSandbox" for span in trace.start)
@@ -77,10 +103,7 @@ def _start(
         began = seen_at - offset
     if trace.opened - began >= 0.0005:
         phases.append(Phase("wait for its worker", "", 0.0, trace.opened - began, 0))
-    if trace.ready_at is None:
-        phases += _phases([*trace.start, *going_on], began)
-    else:
-        phases += _phases(trace.start, began)
+    phases += _phases(spans, began, now)
     total = None if trace.ready_at is None else trace.ready_at - began
     note = "this agent found the pod's sandbox running when it started" if found else ""
     if trace.dropped:
@@ -92,10 +115,10 @@ def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -
     spans = [*trace.end, *going_on]
     began = min((span.began for span in spans), default=now)
     total = None if trace.ended_at is None else trace.ended_at - began
-    return Chapter("end", began + offset, total, tuple(_phases(spans, began)))
+    return Chapter("end", began + offset, total, tuple(_phases(spans, began, now)))
 
 
-def _phases(spans: Iterable[Span], began: float) -> list[Phase]:
+def _phases(spans: Iterable[Span], began: float, now: float) -> list[Phase]:
     """In the order in which they began, each with the number of phases that contain it."""
     kept = [span for span in spans if span.name not in _STEPS]
     kept.sort(key=lambda span: (span.began, -(span.ended or float("inf"))))
@@ -104,16 +127,23 @@ def _phases(spans: Iterable[Span], began: float) -> list[Phase]:
     for span in kept:
         while above and not _contains(above[-1], span):
             above.pop()
-        end = None if span.ended is None else span.ended - began
-        phases.append(
-            Phase(span.name, span.detail, span.began - began, end, len(above), span.error)
-        )
+        start, end = span.began - began, (now if span.ended is None else span.ended) - began
+        goes_on = span.ended is None
+        phases.append(Phase(span.name, span.detail, start, end, len(above), span.error, goes_on))
         if span.name not in _PARALLEL:
             above.append(span)
     return phases
 
 
-_PARALLEL = ("CreateContainer", "StartContainer", "pull image", "write status", "StopContainer")
+_PARALLEL = (
+    "CreateContainer",
+    "StartContainer",
+    "RunPodSandbox",
+    "pull image",
+    "write status",
+    "StopContainer",
+    "init container runs",
+)
 """Phases that run beside others: what falls into their time is not a part of them."""
 
 
