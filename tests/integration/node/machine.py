@@ -341,7 +341,8 @@ class Node:
         total = 0.0
         for line in self.http("/metrics")[1].splitlines():
             match = re.fullmatch(rf"{re.escape(name)}(?:\{{(.*)\}})? (\S+)", line)
-            if match and all(f'{key}="{value}"' in (match[1] or "") for key, value in labels.items()):
+            wanted = [f'{key}="{value}"' for key, value in labels.items()]
+            if match and all(label in (match[1] or "") for label in wanted):
                 total += float(match[2])
         return total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kubeletpy.localapi.store import Change
+from kubeletpy.localapi.history import Change
 from tests.integration.node.machine import (
     Node,
     container_status,

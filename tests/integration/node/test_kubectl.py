@@ -7,8 +7,10 @@ import os
 import stat
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Iterator
 from queue import Queue
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ BOTH = pytest.mark.parametrize("version", ["old", "new"], ids=["kubectl-old", "k
 @BOTH
 def test_apply_twice_then_change_then_delete(node2: Node, namespace: str, version: str) -> None:
     one = pod("one", container(), labels={"app": "one"})
-    say = {"namespace": namespace, "version": version}
+    say: dict[str, Any] = {"namespace": namespace, "version": version}
     assert node2.apply(one, **say) == "pod/one created\n"
     waited = node2.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=30s", **say)
     assert waited == "pod/one condition met\n"
@@ -43,10 +45,11 @@ def test_apply_twice_then_change_then_delete(node2: Node, namespace: str, versio
 def test_label_annotate_patch_edit(node2: Node, namespace: str, version: str) -> None:
     node2.apply(pod("target"), namespace=namespace)
     before = node2.wait_running(namespace, "target")
-    say = {"namespace": namespace, "version": version}
+    say: dict[str, Any] = {"namespace": namespace, "version": version}
     node2.kubectl("label", "pod", "target", "color=red", **say)
     node2.kubectl("annotate", "pod", "target", "note=hello world", **say)
-    node2.kubectl("patch", "pod", "target", "--type=merge", "-p", '{"metadata":{"labels":{"a":"b"}}}', **say)
+    merge = '{"metadata":{"labels":{"a":"b"}}}'
+    node2.kubectl("patch", "pod", "target", "--type=merge", "-p", merge, **say)
     node2.kubectl(
         "patch",
         "pod",
@@ -80,7 +83,7 @@ def test_label_annotate_patch_edit(node2: Node, namespace: str, version: str) ->
 def test_get_and_describe(node2: Node, namespace: str, version: str) -> None:
     node2.apply(pod("shown", container("a"), container("b")), namespace=namespace)
     found = node2.wait_running(namespace, "shown")
-    say = {"namespace": namespace, "version": version}
+    say: dict[str, Any] = {"namespace": namespace, "version": version}
     header, row = node2.kubectl("get", "pods", **say).splitlines()
     assert header.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert row.split()[:4] == ["shown", "2/2", "Running", "0"]
@@ -119,7 +122,8 @@ def test_watching_a_pod_come_and_go(node2: Node, namespace: str, version: str) -
     ) as watch:
         lines: Queue[str] = Queue()
         assert watch.stdout is not None
-        reader = threading.Thread(target=lambda: [lines.put(line) for line in watch.stdout or ()])
+        output = watch.stdout
+        reader = threading.Thread(target=lambda: deque(map(lines.put, output), maxlen=0))
         reader.start()
         try:
             node2.apply(pod("passing"), namespace=namespace)
@@ -146,8 +150,9 @@ def until(lines: Queue[str], *wanted: str) -> Iterator[str]:
 
 
 def test_wait_for_deletion_and_for_a_field(node2: Node, namespace: str) -> None:
-    node2.apply(pod("ends", container("main", "exit 0"), restartPolicy="Never"), namespace=namespace)
-    say = {"namespace": namespace}
+    ends = pod("ends", container("main", "exit 0"), restartPolicy="Never")
+    node2.apply(ends, namespace=namespace)
+    say: dict[str, Any] = {"namespace": namespace}
     field = "--for=jsonpath={.status.phase}=Succeeded"
     assert "condition met" in node2.kubectl("wait", field, "pod/ends", "--timeout=30s", **say)
     node2.kubectl("delete", "pod", "ends", "--wait=false", **say)

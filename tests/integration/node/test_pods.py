@@ -25,8 +25,8 @@ from tools.env.images import BUSYBOX, busybox_image, write_archive
 
 def test_a_pod_with_two_containers(node: Node, namespace: str) -> None:
     web = "mkdir /www; echo hello > /www/index.html; exec httpd -f -p 8080 -h /www"
-    labels = {"app": "web"}
-    node.apply(pod("web", container("web", web), container("idle"), labels=labels), namespace=namespace)
+    two = pod("web", container("web", web), container("idle"), labels={"app": "web"})
+    node.apply(two, namespace=namespace)
     found = node.wait_running(namespace, "web")
 
     address = status(found)["podIP"]
@@ -194,13 +194,15 @@ def test_a_crash_loop(node2: Node, namespace: str) -> None:
     last = terminated(entry, "lastState")
     assert (last["exitCode"], last["reason"]) == (7, "Error")
     assert status(node.pod(namespace, "loops"))["phase"] == "Running"
-    node.wait_event(namespace, "loops", "BackOff: Back-off restarting failed container main in pod ")
+    node.wait_event(namespace, "loops", "BackOff: Back-off restarting failed container main in")
 
     node.wait_pod(
         namespace,
         "loops",
-        lambda found: container_status(found)["restartCount"] == 2
-        and waiting(container_status(found)).get("reason") == "CrashLoopBackOff",
+        lambda found: (
+            container_status(found)["restartCount"] == 2
+            and waiting(container_status(found)).get("reason") == "CrashLoopBackOff"
+        ),
         "restarted again after its back-off",
     )
     entry = container_status(node.pod(namespace, "loops"))
@@ -223,8 +225,10 @@ def test_a_new_image_restarts_its_container_alone(node: Node, namespace: str) ->
     after = node.wait_pod(
         namespace,
         "swap",
-        lambda found: container_status(found, "changes").get("restartCount") == 1
-        and running(container_status(found, "changes")),
+        lambda found: (
+            container_status(found, "changes").get("restartCount") == 1
+            and running(container_status(found, "changes"))
+        ),
         "running with the new image",
     )
     assert container_status(after, "changes")["image"] == other
@@ -298,8 +302,9 @@ def test_a_restart_of_the_sandbox(node: Node, namespace: str) -> None:
     after = node.wait_pod(
         namespace,
         "box",
-        lambda found: container_status(found).get("restartCount") == 1
-        and running(container_status(found)),
+        lambda found: (
+            container_status(found).get("restartCount") == 1 and running(container_status(found))
+        ),
         "running in a new sandbox",
     )
     assert container_status(after)["containerID"] != container_status(before)["containerID"]
