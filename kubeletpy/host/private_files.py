@@ -1,4 +1,4 @@
-"""Private files in the state directory: written whole or not at all, readable by root only."""
+"""Private files: written whole or not at all, readable by root only."""
 
 from __future__ import annotations
 

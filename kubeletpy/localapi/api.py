@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.clock import Clock, SystemClock
-from kubeletpy.localapi import certificates, files, kubeconfig
+from kubeletpy.host import private_files
+from kubeletpy.localapi import certificates, kubeconfig
 from kubeletpy.localapi.node_lifecycle import NodeLifecycle
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, Caller, node_caller
@@ -57,7 +58,7 @@ class StaticTokens:
 
 
 def _token(path: Path) -> str:
-    return files.read_or_make(path, _TOKEN_BYTES).hex()
+    return private_files.read_or_make(path, _TOKEN_BYTES).hex()
 
 
 class LocalApi:
@@ -105,7 +106,7 @@ class LocalApi:
             ValueError: the host is not loopback.
         """
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        tls = await asyncio.to_thread(certificates.ensure, self._dir / "pki")
+        tls = await asyncio.to_thread(certificates.ensure, self._dir / "pki", self._node_name)
         self._store = Store(str(self._dir / "api.db"), self._clock)
         try:
             return await self._serve(self._store, tls)
@@ -119,7 +120,7 @@ class LocalApi:
             store,
             strict=self._strict,
             service_account_volumes=self._mount_tokens,
-            signing_key=files.read_or_make(self._dir / "sa.key"),
+            signing_key=private_files.read_or_make(self._dir / "sa.key"),
             root_ca=tls.ca_pem(),
         )
         admin, node = _token(self._dir / "admin.token"), _token(self._dir / "node.token")

@@ -12,9 +12,9 @@ import stat
 from pathlib import Path
 
 from kubeletpy.api import types as api
+from kubeletpy.host.inotify import DirectoryWatch
 from kubeletpy.pods.pod import SOURCE_FILE
 from kubeletpy.syncloop.sources.api import Deliveries
-from kubeletpy.syncloop.sources.inotify import DirectoryWatch
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
     ManifestError,

@@ -48,7 +48,7 @@ class Client:
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pki")
-    certificates.ensure(directory)
+    certificates.ensure(directory, "node-1")
     return directory
 
 
@@ -354,11 +354,11 @@ def test_loopback_only(host: str) -> None:
 
 
 def test_certificates_are_made_once_and_again_when_spoilt(tmp_path: Path) -> None:
-    first = certificates.ensure(tmp_path)
+    first = certificates.ensure(tmp_path, "node-1")
     pem = first.certificate.read_text()
-    assert certificates.ensure(tmp_path).certificate.read_text() == pem
+    assert certificates.ensure(tmp_path, "node-1").certificate.read_text() == pem
     first.certificate.write_text("spoilt")
-    assert certificates.ensure(tmp_path).certificate.read_text() not in (pem, "spoilt")
+    assert certificates.ensure(tmp_path, "node-1").certificate.read_text() not in (pem, "spoilt")
 
 
 def test_without_openssl_the_error_says_what_to_do(
@@ -366,4 +366,4 @@ def test_without_openssl_the_error_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(certificates.CertificateError, match="apt-get install openssl"):
-        certificates.ensure(tmp_path / "pki")
+        certificates.ensure(tmp_path / "pki", "node-1")

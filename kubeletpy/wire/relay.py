@@ -1,0 +1,136 @@
+"""Two byte streams joined into one: what comes in at one end goes out at the other, unread.
+
+Back-pressure goes through: an end whose other end can't take more is not read from. When either
+end closes, what is under way is still delivered to the other, which is then closed too. Must never
+buffer more than the transports' own limits, and never outlive either end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+FLUSH_S = 10.0
+"""How long the last bytes may take when one end has gone."""
+WRITE_BUFFER = 256 << 10
+
+
+class RelayEnd(asyncio.Protocol):
+    """One end. Made in pairs by Relay; a transport is bound to it."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self.transport: asyncio.Transport | None = None
+        self.other: RelayEnd
+
+    def bind(self, transport: asyncio.Transport) -> None:
+        """Take a connected transport over."""
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        transport.set_protocol(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer has gone, or all is written after a close."""
+        self._relay.end_lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on."""
+        self._relay.moved = True
+        if self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: flush and close both (no half-open TLS exists here)."""
+        self._relay.close()
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer is slow: stop reading what would go to it."""
+        if self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        transport = self.other.transport
+        if transport is not None and not transport.is_closing():
+            transport.resume_reading()
+
+
+class Relay:
+    """Joins two connected transports until one of them closes, or nothing moves for too long."""
+
+    def __init__(self) -> None:
+        self.near, self.far = RelayEnd(self), RelayEnd(self)
+        self.near.other, self.far.other = self.far, self.near
+        self.moved = False
+        self._lost: set[RelayEnd] = set()
+        self._flush: asyncio.TimerHandle | None = None
+        self._finished = asyncio.get_running_loop().create_future()
+
+    async def run(
+        self,
+        near: asyncio.Transport,
+        far: asyncio.Transport,
+        *,
+        idle_timeout: float,
+        far_first: bytes = b"",
+        near_first: bytes = b"",
+    ) -> None:
+        """Relay until the end; both transports are closed when this returns or is cancelled.
+
+        Args:
+            idle_timeout: seconds without a byte after which both are closed; 0 for never.
+            near_first, far_first: bytes already read of each end, to be passed on first.
+        """
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            nonlocal timer
+            if not self.moved:
+                self.abort()
+                return
+            self.moved = False
+            timer = loop.call_later(idle_timeout, look)
+
+        try:
+            self.near.bind(near)
+            self.far.bind(far)
+            if near_first:
+                far.write(near_first)
+            if far_first:
+                near.write(far_first)
+            near.resume_reading()
+            far.resume_reading()
+            if near.is_closing() or far.is_closing():
+                self.close()
+            if idle_timeout > 0:
+                timer = loop.call_later(idle_timeout, look)
+            await self._finished
+        finally:
+            for each in (timer, self._flush):
+                if each is not None:
+                    each.cancel()
+            self.abort()
+
+    def close(self) -> None:
+        """Flush and close both ends, within FLUSH_S."""
+        for end in (self.near, self.far):
+            if end.transport is not None and not end.transport.is_closing():
+                end.transport.close()
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self.abort)
+
+    def abort(self) -> None:
+        """Close both ends at once."""
+        for end in (self.near, self.far):
+            if end.transport is not None and end not in self._lost:
+                end.transport.abort()
+
+    def end_lost(self, end: RelayEnd) -> None:
+        """An end is closed."""
+        self._lost.add(end)
+        if len(self._lost) == 2:
+            if not self._finished.done():
+                self._finished.set_result(None)
+        else:
+            self.close()

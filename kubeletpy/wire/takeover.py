@@ -1,0 +1,77 @@
+"""The answering half of an HTTP/1.1 upgrade: the client's connection taken out of aiohttp's hands.
+
+aiohttp reads upgrades to WebSocket only; here the bytes after the 101 are not read at all. Must
+never leave the connection behind: it is closed when the relay ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from kubeletpy.wire.relay import Relay
+from kubeletpy.wire.upgrade import Answer
+
+_ANSWER_HEADERS = frozenset(
+    {
+        "connection",
+        "upgrade",
+        "x-stream-protocol-version",
+        "x-accepted-stream-protocol-versions",
+        "sec-websocket-accept",
+        "sec-websocket-protocol",
+    }
+)
+"""What a client needs to know of an upgrade; nothing else of the other side's answer reaches it."""
+
+
+class TakenOver(web.StreamResponse):
+    """What a handler returns when the connection is no longer aiohttp's."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing is sent."""
+
+    async def write_eof(self, data: Any = b"") -> None:
+        """Nothing is sent."""
+
+
+def is_upgrade(request: web.Request) -> bool:
+    """Whether a request asks for an upgrade of its connection."""
+    tokens = {part.strip().lower() for part in request.headers.get("Connection", "").split(",")}
+    return "upgrade" in tokens and bool(request.headers.get("Upgrade"))
+
+
+async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> TakenOver:
+    """Tell the client of the upgrade and relay until either side closes.
+
+    Raises:
+        ConnectionResetError: the client has gone already; ``answer``'s transport is closed.
+    """
+    client = request.transport
+    if client is None or client.is_closing():
+        answer.transport.abort()
+        raise ConnectionResetError("the client has gone")
+    handler = request.protocol
+    lines = [f"HTTP/1.1 101 {answer.reason or 'Switching Protocols'}"]
+    lines += [f"{name}: {value}" for name, value in answer.headers if _passes(name)]
+    relay = Relay()
+    client.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace"))
+    early = bytes(getattr(handler, "_message_tail", b""))
+    try:
+        await relay.run(
+            client,
+            answer.transport,
+            idle_timeout=idle_timeout,
+            near_first=early,
+            far_first=answer.rest,
+        )
+    finally:
+        # aiohttp no longer hears of the connection: without this it would be kept in its books
+        asyncio.get_running_loop().call_soon(handler.connection_lost, None)
+    return TakenOver()
+
+
+def _passes(name: str) -> bool:
+    return name.lower() in _ANSWER_HEADERS

@@ -1,0 +1,186 @@
+"""The asking half of an HTTP/1.1 upgrade: connect, ask, and hand over the raw connection.
+
+Reads one answer head of bounded size and nothing of what follows it. Must never follow a redirect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MAX_HEAD = 64 << 10
+"""Bytes of an answer's status line and headers."""
+MAX_ERROR_BODY = 64 << 10
+HOP_HEADERS = frozenset(
+    {
+        "host",
+        "authorization",
+        "cookie",
+        "proxy-authorization",
+        "content-length",
+        "transfer-encoding",
+        "keep-alive",
+        "te",
+        "trailer",
+        "expect",
+    }
+)
+"""Headers of a request that are not for the next hop; ``Connection: Upgrade`` is."""
+
+Headers = list[tuple[str, str]]
+
+
+class UpgradeFailed(Exception):
+    """The other side can't be reached, or answers nonsense."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back: the head, and the connection when it is an upgrade (status 101).
+
+    Attributes:
+        rest: bytes that came after the head.
+        body: of an answer that is no upgrade, cut to MAX_ERROR_BODY.
+    """
+
+    status: int
+    reason: str
+    headers: Headers
+    transport: asyncio.Transport
+    rest: bytes = b""
+    body: bytes = b""
+
+    def header(self, name: str) -> str:
+        """The first header of that name, or empty."""
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+
+class _HeadReader(asyncio.Protocol):
+    """Collects an answer's head; of an answer that is no upgrade also the body."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.transport: asyncio.Transport
+        self._limit = MAX_HEAD
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        end = self.data.find(b"\r\n\r\n")
+        if end >= 0:
+            if self.data[9:12] == b"101":
+                # what follows is not ours to read
+                self.transport.pause_reading()
+                self._finish()
+                return
+            self._limit = end + MAX_ERROR_BODY
+            length = _content_length(bytes(self.data[:end]))
+            if length is not None and len(self.data) >= end + 4 + length:
+                self._finish()
+        if len(self.data) > self._limit:
+            self._finish()
+
+    def eof_received(self) -> None:
+        self._finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+async def ask(
+    host: str,
+    port: int,
+    *,
+    method: str,
+    target: str,
+    headers: Iterable[tuple[str, str]],
+    timeout: float,
+    tls: ssl.SSLContext | None = None,
+    server_name: str = "",
+) -> Answer:
+    """Ask for an upgrade; the caller owns the transport of the answer and closes it.
+
+    Args:
+        target: path and query, as they go on the wire.
+        server_name: whom the certificate must be for; ``host`` if empty.
+
+    Raises:
+        UpgradeFailed: no connection, no answer within ``timeout`` seconds, or not HTTP/1.1.
+    """
+    loop = asyncio.get_running_loop()
+    head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    if any("\r" in line or "\n" in line for line in head) or " " in target:
+        raise UpgradeFailed("the request has a line break in its head")
+    try:
+        async with asyncio.timeout(timeout):
+            transport, reader = await loop.create_connection(
+                _HeadReader,
+                host,
+                port,
+                ssl=tls,
+                server_hostname=(server_name or host) if tls is not None else None,
+            )
+            try:
+                transport.write(("\r\n".join(head) + "\r\n\r\n").encode("latin-1", "replace"))
+                await reader.done
+                return _read(reader)
+            except BaseException:
+                transport.abort()
+                raise
+    except (OSError, TimeoutError) as error:
+        why = str(error) or "no answer in time"
+        raise UpgradeFailed(f"{host}:{port}: {why}") from error
+
+
+def _read(reader: _HeadReader) -> Answer:
+    head, found, rest = bytes(reader.data).partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    version, _, status = lines[0].partition(" ")
+    code, _, reason = status.partition(" ")
+    if not found or not version.startswith("HTTP/1.") or not code.isdecimal():
+        raise UpgradeFailed("the answer is not HTTP/1.1")
+    headers: Headers = []
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers.append((name.strip(), value.strip()))
+    answer = Answer(int(code), reason, headers, reader.transport)
+    if answer.status == 101:
+        answer.rest = rest
+    else:
+        answer.body = _unchunked(rest) if "chunked" in answer.header("transfer-encoding") else rest
+    return answer
+
+
+def _content_length(head: bytes) -> int | None:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length" and value.strip().isdigit():
+            return int(value)
+    return None
+
+
+def _unchunked(data: bytes) -> bytes:
+    """The text of a chunked body as far as it is there."""
+    text = bytearray()
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        try:
+            length = int(size.split(b";")[0], 16)
+        except ValueError:
+            break
+        if length == 0:
+            break
+        text += data[:length]
+        data = data[length + 2 :]
+    return bytes(text)
