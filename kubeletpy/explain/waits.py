@@ -146,9 +146,9 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
         found = pod.find_container(view.name)
         spec = found[1] if found is not None else {}
         startup = facts.probes.startup.get(view.id)
-        if spec.get("startupProbe") and startup is not ProbeOutcome.SUCCESS:
+        if spec.get("startupProbe") is not None and startup is not ProbeOutcome.SUCCESS:
             yield Wait("probe", view.name, "its startup probe has not succeeded yet", view.since)
-        elif spec.get("readinessProbe"):
+        elif spec.get("readinessProbe") is not None:
             said = facts.probes.readiness.get(view.id)
             why = "fails" if said is ProbeOutcome.FAILURE else "has not succeeded yet"
             yield Wait("probe", view.name, f"its readiness probe {why}", view.since)

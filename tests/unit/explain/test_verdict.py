@@ -1,0 +1,283 @@
+"""The first line of explain: one sentence for each way in which a pod does not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.explain.gather import explain
+from kubeletpy.explain.verdict import verdict
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.status.manager import WriteProblem
+from tests.unit.explain.facts import (
+    NOW,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
+from tests.unit.podworkers.builders import make_pod, make_static
+
+READINESS = make_pod(
+    containers=[{"name": "main", "image": "i", "readinessProbe": {}, "startupProbe": {}}]
+)
+TWO = make_pod(
+    containers=[{"name": "main", "image": "i"}], initContainers=[{"name": "first", "image": "i"}]
+)
+GATED = make_pod(readinessGates=[{"conditionType": "example.com/open"}])
+ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30, "started_terminating": True}
+ENDED: dict[str, Any] = {**ENDING, "terminated_at": NOW - 4}
+DONE: dict[str, Any] = {**ENDED, "finished": True}
+DELETED = make_pod(deleting=30)
+HELD_OBJECT: Any = {
+    **DELETED.object,
+    "metadata": {**DELETED.metadata, "finalizers": ["example.com/hold"]},
+}
+HELD = type(DELETED)(HELD_OBJECT)
+
+CRASH = StartError("CrashLoopBackOff", "back-off 20s restarting failed container=main", NOW + 14)
+PULL = StartError("ImagePullBackOff", 'Back-off pulling image "x": no such host', NOW + 7)
+CONFIG = StartError("CreateContainerConfigError", 'configmap "nope" not found')
+STATES: list[tuple[str, dict[str, Any], str, bool]] = [
+    ("well", {}, "running and ready, for 20s", True),
+    (
+        "well after restarts",
+        {"status": {"containerStatuses": [running(restartCount=2)]}},
+        "running and ready, for 20s, 2 restarts",
+        True,
+    ),
+    (
+        "crash loop",
+        {
+            "status": not_ready(
+                waiting("CrashLoopBackOff", restartCount=3, lastState=exited(3)["state"])
+            ),
+            "start_errors": {"main": CRASH},
+        },
+        "not running: container main keeps ending (last exit code 3, 3 restarts); it restarts "
+        "in 14s",
+        False,
+    ),
+    (
+        "no image",
+        {"status": not_ready(waiting("ImagePullBackOff")), "start_errors": {"main": PULL}},
+        "not running: container main can't start: ImagePullBackOff: Back-off pulling image "
+        '"x": no such host; next try in 7s',
+        False,
+    ),
+    (
+        "no configMap",
+        {"status": not_ready(waiting("x")), "start_errors": {"main": CONFIG}},
+        'not running: container main can\'t start: CreateContainerConfigError: configmap "nope" '
+        "not found; next try in 42s",
+        False,
+    ),
+    (
+        "volume",
+        {"status": not_ready(), "last_step": failed("volumes", "Unable to mount v: no secret s")},
+        "not running: Unable to mount v: no secret s; next try in 42s",
+        False,
+    ),
+    (
+        "network",
+        {"status": not_ready(), "last_step": failed("network_gate", "network is not ready: cni")},
+        "not running: network is not ready: cni; next try in 42s",
+        False,
+    ),
+    (
+        "pulling",
+        {"status": not_ready(), "trace": doing("pull image", "big:1", 65)},
+        "not running: image big:1 is being pulled for 1m5s",
+        False,
+    ),
+    (
+        "sandbox hangs",
+        {"status": not_ready(), "trace": doing("RunPodSandbox", "attempt 0", 90)},
+        "not running: the runtime is making the sandbox for 1m30s",
+        False,
+    ),
+    (
+        "some call hangs",
+        {"status": not_ready(), "trace": doing("CreateContainer", "main", 9)},
+        "not running: CreateContainer main takes for 9s",
+        False,
+    ),
+    (
+        "many pods start",
+        {"status": not_ready(), "trace": doing("wait for a place to start in", "", 2)},
+        "not running: other pods start before it for 2s",
+        False,
+    ),
+    (
+        "runtime down",
+        {"status": not_ready(), "runtime_error": "container runtime is down"},
+        "not running: the container runtime can't be used: container runtime is down",
+        False,
+    ),
+    (
+        "runtime down below a running pod",
+        {"runtime_error": "container runtime is down"},
+        "running and ready, for 20s; but the container runtime can't be used: "
+        "container runtime is down",
+        False,
+    ),
+    (
+        "init container",
+        {"pod": TWO, "status": not_ready(initContainerStatuses=[running("first")])},
+        "initializing: init container first (1 of 1) has to succeed first and has been running "
+        "for 20s",
+        False,
+    ),
+    (
+        "startup probe",
+        {"pod": READINESS, "status": not_ready(running(ready=False), phase="Running")},
+        "running, not ready: its startup probe has not succeeded yet (container main, 20s after "
+        "its start)",
+        False,
+    ),
+    (
+        "readiness probe",
+        {
+            "pod": READINESS,
+            "status": not_ready(running(ready=False), phase="Running"),
+            "probes": ProbeResults(
+                startup={"main": ProbeOutcome.SUCCESS}, readiness={"main": ProbeOutcome.FAILURE}
+            ),
+        },
+        "running, not ready: its readiness probe fails (container main, 20s after its start)",
+        False,
+    ),
+    (
+        "readiness gate",
+        {"pod": GATED, "status": not_ready(running(), phase="Running")},
+        "running, not ready: readiness gate example.com/open: nobody has set this condition to "
+        "True",
+        False,
+    ),
+    (
+        "refused",
+        {
+            "record": None,
+            "status": not_ready(
+                phase="Failed", reason="OutOfcpu", message="Pod was rejected: too few cpus"
+            ),
+        },
+        "refused by this node: OutOfcpu: too few cpus",
+        False,
+    ),
+    (
+        "static pod behind its predecessor",
+        {
+            "pod": make_static(),
+            "worker": {"started_at": None},
+            "status": not_ready(),
+            "name_holder": "old-uid",
+        },
+        "not started: the static pod of the same name before it (uid old-uid) still ends",
+        False,
+    ),
+    (
+        "grace period",
+        {
+            "pod": DELETED,
+            "worker": ENDING,
+            "trace": doing("StopContainer", "main", 10, 30),
+        },
+        "terminating for 10s: container main has not ended 10s after being asked to; it is "
+        "killed in 20s",
+        False,
+    ),
+    (
+        "preStop hook",
+        {"pod": DELETED, "worker": ENDING, "trace": doing("preStop hook", "main", 10, 30)},
+        "terminating for 10s: container main: preStop hook for 10s, given up in 20s",
+        False,
+    ),
+    (
+        "kill fails",
+        {
+            "pod": DELETED,
+            "worker": ENDING,
+            "last_step": failed("kill", "error killing pod: no answer", Stage.TERMINATING),
+        },
+        "terminating for 10s: error killing pod: no answer; next try in 42s",
+        False,
+    ),
+    (
+        "volumes stay",
+        {
+            "pod": DELETED,
+            "worker": ENDED,
+            "last_step": failed("volumes", "v is busy", Stage.TERMINATED),
+        },
+        "its containers have stopped, but it is not released: v is busy; next try in 42s",
+        False,
+    ),
+    (
+        "API refuses",
+        {"pod": DELETED, "worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},
+        "stopped and released, but still in the API: the API does not take its status for 1m: "
+        "forbidden (tried 9 times)",
+        False,
+    ),
+    (
+        "finalizers",
+        {"pod": HELD, "worker": DONE},
+        "stopped and released, but still in the API: finalizer example.com/hold keeps it for 4s",
+        False,
+    ),
+    (
+        "succeeded",
+        {"worker": DONE, "status": not_ready(phase="Succeeded")},
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "failed",
+        {"worker": DONE, "status": not_ready(exited(7), phase="Failed")},
+        "it has ended: Failed, container main exited with 7",
+        False,
+    ),
+    (
+        "deadline",
+        {
+            "worker": DONE,
+            "status": not_ready(phase="Failed", reason="DeadlineExceeded", message="too long"),
+        },
+        "it has ended: Failed, DeadlineExceeded: too long",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence", "healthy"), [row[1:] for row in STATES], ids=[row[0] for row in STATES]
+)
+def test_one_sentence(changes: dict[str, Any], sentence: str, healthy: bool) -> None:
+    assert verdict(facts(**changes)) == (sentence, healthy)
+
+
+def test_what_it_waits_for_is_sorted_by_what_stands_most_in_the_way() -> None:
+    found = explain(
+        facts(
+            status=not_ready(waiting("x")),
+            start_errors={"main": CRASH},
+            runtime_error="down",
+            write_problem=WriteProblem(NOW, "no", 1),
+        )
+    )
+    assert [wait.kind for wait in found.waits] == ["runtime", "crash backoff", "API write"]
+    assert found.waits[1].until == NOW + 14
+
+
+def test_a_pod_that_only_the_runtime_knows() -> None:
+    found = explain(facts(pod=make_pod(), record=None, status=not_ready()))
+    assert found.worker.state == "none"
+    sentence, _ = verdict(facts(record=None, status=not_ready(), **{"trace": None}))
+    assert sentence == "not started yet: its worker has not taken it up"
