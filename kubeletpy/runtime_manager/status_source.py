@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from kubeletpy.clock import Clock
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus
@@ -88,7 +88,7 @@ class StatusSource:
         Raises:
             CRIError: a call failed.
         """
-        read = await asyncio.gather(*(self._read_container(*pair) for pair in dict(ids).items()))
+        read = await _all_or_none(self._read_container(*pair) for pair in dict(ids).items())
         return [container for container in read if container is not None]
 
     async def read_sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus:
@@ -138,7 +138,7 @@ class StatusSource:
                 except NotFound:
                     return None
 
-        found = await asyncio.gather(*(one(sandbox_id) for sandbox_id in ids))
+        found = await _all_or_none(one(sandbox_id) for sandbox_id in ids)
         return [status for status in found if status is not None]
 
     async def _read_container(self, container_id: str, sandbox_id: str) -> ReadContainer | None:
@@ -163,7 +163,22 @@ U = TypeVar("U")
 
 
 async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    return await asyncio.gather(first, second)
+    one, other = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    try:
+        return await asyncio.gather(one, other)
+    finally:
+        one.cancel()
+        other.cancel()
+
+
+async def _all_or_none(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order; when one fails the others are given up."""
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _is_ready(sandbox: cri.PodSandbox) -> bool:

@@ -137,11 +137,11 @@ class SimKubeApi:
             raise refusals.forbidden("pods", pod_name, "no relationship found yet")
 
     @contextmanager
-    def _one_at_a_time(self, plural: str, name: str, subresource: str) -> Iterator[None]:
-        key = f"{plural}/{name}/{subresource}"
+    def _one_at_a_time(self, plural: str, uid: str, subresource: str) -> Iterator[None]:
+        key = f"{plural}/{uid}/{subresource}"
         self._writes[key] += 1
         if self._writes[key] > 1 and (plural, subresource) == ("pods", "status"):
-            self._server.history.violated(f"two status writes of pod {name} at once")
+            self._server.history.violated(f"two status writes of pod {uid} at once")
         try:
             yield
         finally:
@@ -295,7 +295,8 @@ class SimKubeApi:
                 options=options,
             )
 
-        with self._one_at_a_time(resource.plural, name, subresource):
+        uid = patch.get("metadata", {}).get("uid", name) if isinstance(patch, dict) else name
+        with self._one_at_a_time(resource.plural, uid, subresource):
             return await self._call(f"patch {resource.plural}/{subresource} {name}", work)
 
     async def delete(

@@ -79,8 +79,7 @@ class SimRuntime:
         if sandbox is None:
             return
         for container in self._inside(sandbox):
-            self._changed("stop-asked", container)
-            self._end(container, KILLED, "Error")
+            self._stop_now(container)
         await self._takes(0.02, 0.08)
         self.kill_sandbox(sandbox)
 
@@ -177,15 +176,16 @@ class SimRuntime:
             except TimeoutError:
                 pass
         await self._takes(0.002, 0.01)
-        self._end(container, KILLED, "Error")
+        self._stop_now(container)
 
     async def remove_container(self, container_id: str) -> None:
         await self._takes(0.005, 0.03)
         container = self.containers.get(container_id)
         if container is None:
             return
-        self._changed("stop-asked", container)
-        self._end(container, KILLED, "Error")
+        if container.busy:
+            raise CRIError("RemoveContainer", "it is in starting state", target=container_id)
+        self._stop_now(container)
         self._forget(container)
 
     def kill_container(self, container: Container, code: int = KILLED) -> None:
@@ -260,6 +260,11 @@ class SimRuntime:
         takes = container.script.term_takes
         if takes is not None:
             call_later(takes, self._end, container, container.script.term_code, "")
+
+    def _stop_now(self, container: Container) -> None:
+        self._changed("stop-asked", container)
+        if container.running:
+            self._end(container, KILLED, "Error")
 
     def _end(self, container: Container, code: int, reason: str) -> None:
         if container.state == cri.CONTAINER_EXITED or container.id not in self.containers:

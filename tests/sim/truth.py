@@ -19,7 +19,7 @@ STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContaine
 
 @dataclass(slots=True)
 class Exit:
-    """The end of a container that had run."""
+    """The end of a container that had run, or was to."""
 
     container_id: str
     image: str
@@ -146,7 +146,7 @@ class Truth:
     def exited(self, container: Container) -> PodTruth | None:
         """A container has ended; the record of its pod."""
         pod = self.pods.get(container.uid)
-        if pod is not None and container.started_at:
+        if pod is not None:
             now = asyncio.get_running_loop().time()
             exits = pod.exits.setdefault(container.name, [])
             exits.append(
