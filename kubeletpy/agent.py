@@ -45,8 +45,8 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.hooks import NoHooks
 from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
-from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
+from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.admission_gate import AdmissionGate
@@ -287,7 +287,6 @@ class Agent:
             kube_api=api,
             mirrors=self.mirrors,
             cgroups=self.cgroups or NoPodCgroups(),
-            decided=lambda uid, decisions: self.workers.decided(uid, decisions),
             decided=self._decided,
             network_error=self.monitor.network_error,
             host_ips=lambda: parts.node_ips,
