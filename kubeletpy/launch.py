@@ -289,6 +289,7 @@ def runtime_settings(
         swap_capacity=facts.swap_bytes,
         limited_swap=settings.memory_swap.swap_behavior == "LimitedSwap",
         single_process_oom_kill=bool(settings.single_process_oom_kill),
+        stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
     )
 
 

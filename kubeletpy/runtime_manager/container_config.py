@@ -28,6 +28,7 @@ from kubeletpy.runtime_manager.security_context import (
     verify_run_as_non_root,
 )
 from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.stop_signal import wanted_signal
 
 _PROPAGATION = {
     "PRIVATE": cri.PROPAGATION_PRIVATE,
@@ -112,6 +113,7 @@ def _build(
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
+        stop_signal=wanted_signal(container, enabled=settings.stop_signals),
         linux=cri.LinuxContainerConfig(
             resources=container_resources(pod, container, kind, settings),
             security_context=build_security_context(

@@ -173,10 +173,11 @@ class LifecycleHookRunner:
 
     async def _pod_ip(self, container_id: str) -> str:
         """The pod's first address as the runtime knows it. Raises HandlerError, CRIError."""
-        found = await self._runtime.list_containers(cri.ContainerFilter(id=container_id))
-        if not found:
+        listed = await self._runtime.list_containers(cri.ContainerFilter(id=container_id))
+        found = next((each for each in listed if each.id == container_id), None)
+        if found is None:
             raise NotFound("ListContainers", "no such container", target=container_id)
-        status = (await self._runtime.pod_sandbox_status(found[0].pod_sandbox_id)).status
+        status = (await self._runtime.pod_sandbox_status(found.pod_sandbox_id)).status
         if status.network.ip:
             return status.network.ip
         on_host = status.linux.namespaces.options.network == cri.NODE

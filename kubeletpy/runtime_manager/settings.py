@@ -37,3 +37,5 @@ class RuntimeSettings:
     thermal_throttle_paths: tuple[str, ...] = ()
     """Those /sys/devices/system/cpu/cpuN/thermal_throttle that exist: hidden from containers."""
     selinux_enabled: bool = False
+    stop_signals: bool = False
+    """Gate ContainerStopSignals: lifecycle.stopSignal is handed to the runtime."""

@@ -38,6 +38,7 @@ from kubeletpy.runtime_manager.protocol import Mount, PullSecret
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.runtime_manager.sandbox import NotWanted
 from kubeletpy.runtime_manager.slots import StartKind
+from kubeletpy.runtime_manager.stop_signal import IGNORED, why_ignored
 from kubeletpy.runtime_manager.tools import Tools
 from kubeletpy.trace.spans import phase
 
@@ -113,11 +114,10 @@ class ContainerStarter:
                 )
         finally:
             turn.created.set()
+        await self._check_stop_signal(context, action, container_id)
         await self._post_start(context, action, container_id)
 
-    async def _mounted_images(
-        self, context: PodContext, action: StartContainer
-    ) -> Sequence[Mount]:
+    async def _mounted_images(self, context: PodContext, action: StartContainer) -> Sequence[Mount]:
         """The container's mounts; the images among them are on the node."""
         mounts = list(context.volume_mounts.get(action.name, ()))
         for index, mount in enumerate(mounts):
@@ -228,6 +228,22 @@ class ContainerStarter:
             container_id,
         )
         link_log(f"{context.sandbox_config.log_directory}/{config.log_path}", link)
+
+    async def _check_stop_signal(
+        self, context: PodContext, action: StartContainer, container_id: str
+    ) -> None:
+        """Say so when the container will not get the signal that its spec asks for."""
+        if not (action.container.get("lifecycle") or {}).get("stopSignal"):
+            return
+        enabled, status = self._tools.settings.stop_signals, None
+        if enabled:
+            try:
+                status = (await self._tools.runtime.container_status(container_id)).status
+            except CRIError as error:
+                logger.debug("stop signal not checked", extra={"error": str(error)})
+                return
+        if why := why_ignored(action.container, status, enabled=enabled):
+            self._event(context, action, WARNING, IGNORED, why)
 
     async def _post_start(
         self, context: PodContext, action: StartContainer, container_id: str

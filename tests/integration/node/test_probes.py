@@ -1,0 +1,227 @@
+"""Probes of real containers: what they gate, what they restart, what people read about them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import (
+    Node,
+    container_status,
+    is_ready,
+    running,
+    terminated,
+)
+from tests.integration.node.pods import FOREVER, container, pod
+
+SERVE = "mkdir -p /tmp/www; echo fine > /tmp/www/ok; exec httpd -f -p 8080 -h /tmp/www"
+
+
+def test_startup_then_liveness_then_restart(node: Node, namespace: str) -> None:
+    """Liveness waits for startup; its failure restarts the container, and startup begins anew."""
+    probe: JSON = {"periodSeconds": 1, "failureThreshold": 30}
+    node.apply(
+        pod(
+            "life",
+            container(
+                script=f"sleep 2; touch /tmp/started; {FOREVER}",
+                startupProbe={"exec": {"command": ["cat", "/tmp/started"]}, **probe},
+                livenessProbe={
+                    "exec": {"command": ["sh", "-c", "! test -e /tmp/broken"]},
+                    "periodSeconds": 1,
+                    "failureThreshold": 1,
+                    "terminationGracePeriodSeconds": 1,
+                },
+            ),
+        ),
+        namespace=namespace,
+    )
+    first = node.wait_pod(namespace, "life", lambda p: running(container_status(p)), "running")
+    assert container_status(first)["started"] is False
+    assert not is_ready(first)
+    ready = container_status(node.wait_running(namespace, "life"))
+    assert ready["started"] is True
+    node.exec(ready["containerID"], "touch", "/tmp/broken")
+    node.wait_event(namespace, "life", r"Unhealthy: Liveness probe failed: ")
+    node.wait_event(
+        namespace, "life", "Killing: Container main failed liveness probe, will be restarted"
+    )
+    again = container_status(
+        node.wait_pod(
+            namespace, "life", lambda p: container_status(p).get("restartCount") == 1, "restarted"
+        )
+    )
+    assert terminated(again, "lastState")["exitCode"] in (0, 137, 143)
+    assert container_status(node.wait_running(namespace, "life"))["restartCount"] == 1
+
+
+def test_a_failed_startup_probe_restarts(node: Node, namespace: str) -> None:
+    node.apply(
+        pod(
+            "slow",
+            container(
+                startupProbe={
+                    "tcpSocket": {"port": 1},
+                    "periodSeconds": 1,
+                    "failureThreshold": 2,
+                    "terminationGracePeriodSeconds": 1,
+                }
+            ),
+        ),
+        namespace=namespace,
+    )
+    node.wait_event(namespace, "slow", r"Unhealthy: Startup probe failed: dial tcp .*refused")
+    node.wait_event(namespace, "slow", "Killing: Container main failed startup probe")
+    node.wait_pod(
+        namespace, "slow", lambda p: container_status(p).get("restartCount", 0) >= 1, "restarted"
+    )
+
+
+def test_readiness_by_http_follows_the_server(node: Node, namespace: str) -> None:
+    """By the name of a port; ready in kubectl, not ready when the page goes, ready again."""
+    node.apply(
+        pod(
+            "web",
+            container(
+                script=SERVE,
+                ports=[{"name": "web", "containerPort": 8080}],
+                readinessProbe={
+                    "httpGet": {"path": "/ok", "port": "web"},
+                    "periodSeconds": 1,
+                    "failureThreshold": 1,
+                },
+            ),
+        ),
+        namespace=namespace,
+    )
+    web = node.wait_running(namespace, "web")
+    assert re.search(r"web +1/1 +Running", node.kubectl("get", "pod", "web", namespace=namespace))
+    container_id = container_status(web)["containerID"]
+    node.exec(container_id, "mv", "/tmp/www/ok", "/tmp/www/gone")
+    node.wait_pod(namespace, "web", lambda p: not is_ready(p), "not ready")
+    assert re.search(r"web +0/1 +Running", node.kubectl("get", "pod", "web", namespace=namespace))
+    node.wait_event(
+        namespace,
+        "web",
+        "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 404",
+    )
+    node.exec(container_id, "mv", "/tmp/www/gone", "/tmp/www/ok")
+    after = node.wait_running(namespace, "web")
+    assert container_status(after)["restartCount"] == 0
+    assert container_status(after)["containerID"] == container_id
+
+
+def test_ready_as_soon_as_the_server_is(node: Node, namespace: str) -> None:
+    """A period of a minute does not mean a minute until ready."""
+    node.apply(
+        pod(
+            "quick",
+            container(
+                script=f"sleep 1; {SERVE}",
+                readinessProbe={"httpGet": {"path": "/ok", "port": 8080}, "periodSeconds": 60},
+            ),
+        ),
+        namespace=namespace,
+    )
+    node.wait_running(namespace, "quick", timeout=20)
+    assert not [e for e in node.events(namespace, "quick") if e.startswith("Unhealthy")]
+
+
+def test_a_sidecars_startup_probe_holds_the_others_up(node: Node, namespace: str) -> None:
+    side = container(
+        "side",
+        script=f"sleep 3; touch /tmp/up; {FOREVER}",
+        restartPolicy="Always",
+        startupProbe={
+            "exec": {"command": ["cat", "/tmp/up"]},
+            "periodSeconds": 1,
+            "failureThreshold": 30,
+        },
+    )
+    node.apply(pod("pair", container("main"), initContainers=[side]), namespace=namespace)
+    whole = node.wait_running(namespace, "pair")
+
+    def started_at(name: str) -> float:
+        text = running(container_status(whole, name))["startedAt"]
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+    assert started_at("main") - started_at("side") >= 2
+
+
+def test_an_agent_restart_keeps_ready_what_is_ready(node: Node, namespace: str) -> None:
+    """And a probe that fails afterwards still counts."""
+    node.apply(
+        pod(
+            "stays",
+            container(
+                script=SERVE,
+                readinessProbe={"httpGet": {"path": "/ok", "port": 8080}, "periodSeconds": 2},
+            ),
+        ),
+        namespace=namespace,
+    )
+    before = container_status(node.wait_running(namespace, "stays"))
+    time.sleep(11)  # the slack within which a container counts as the new agent's
+    seen: list[bool] = []
+    node.kill()
+    node.start_agent()
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        seen.append(is_ready(node.pod(namespace, "stays")))
+        time.sleep(0.05)
+    assert all(seen)
+    node.exec(before["containerID"], "rm", "/tmp/www/ok")
+    after = node.wait_pod(namespace, "stays", lambda p: not is_ready(p), "not ready")
+    assert container_status(after)["restartCount"] == 0
+
+
+def test_metrics_of_probes_come_and_go(node: Node, namespace: str) -> None:
+    node.apply(
+        pod(
+            "counted",
+            container(
+                livenessProbe={"exec": {"command": ["true"]}, "periodSeconds": 1},
+            ),
+        ),
+        namespace=namespace,
+    )
+    node.wait_running(namespace, "counted")
+
+    def series() -> list[str]:
+        lines = node.http("/metrics/probes")[1].splitlines()
+        return [line for line in lines if f'namespace="{namespace}"' in line]
+
+    def counted() -> Any:
+        return [
+            line
+            for line in series()
+            if line.startswith("prober_probe_total{") and 'result="successful"' in line
+        ]
+
+    node.until(counted, "the probe counted", namespace, "counted")
+    assert any("prober_probe_duration_seconds_bucket" in line for line in series())
+    node.kubectl("delete", "pod", "counted", "--grace-period=1", namespace=namespace)
+    node.wait_gone(namespace, "counted")
+    node.until(lambda: not series(), "no series of the pod", namespace)
+
+
+def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: str) -> None:
+    node.apply(
+        pod(
+            "hangs",
+            container(
+                readinessProbe={
+                    "exec": {"command": ["sleep", "60"]},
+                    "periodSeconds": 1,
+                    "timeoutSeconds": 1,
+                }
+            ),
+        ),
+        namespace=namespace,
+    )
+    node.wait_event(namespace, "hangs", "Unhealthy: Readiness probe failed: command timed out: ")
+    found = node.pod(namespace, "hangs")
+    assert not is_ready(found), json.dumps(found["status"])
