@@ -1,0 +1,165 @@
+"""How volumes are mounted: parts of them, propagation, read-only, images; and who breaks out."""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+
+from tests.integration.node.machine import Node, container_status
+from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.volumes.test_kinds import create, mount, run, sh
+from tools.env.images import BUSYBOX
+
+
+def test_sub_paths(node: Node, namespace: str) -> None:
+    create(node, "configmaps", namespace, "cfg", data={"a": "one"})
+    make = container("init", "echo made > /e/file; mkdir /e/dir", volumeMounts=[mount("e", "/e")])
+    found = run(
+        node,
+        namespace,
+        {"name": "e", "emptyDir": {}},
+        {"name": "c", "configMap": {"name": "cfg"}},
+        mounts=[
+            mount("e", "/e"),
+            mount("e", "/file", subPath="file"),
+            mount("e", "/made", subPath="not/there"),
+            mount("e", "/expr", subPathExpr="of-$(WHO)"),
+            mount("c", "/a", subPath="a"),
+        ],
+        container={"env": [{"name": "WHO", "value": "me"}]},
+        initContainers=[make],
+    )
+    assert sh(node, found, "cat /file /a; ls /e") == "made\nonedir\nfile\nnot\nof-me\n"
+    assert sh(node, found, "touch /made/x /expr/y; ls /e/not/there /e/of-me; stat -c %a /made") == (
+        "/e/not/there:\nx\n\n/e/of-me:\ny\n777\n"
+    )
+
+
+def test_a_link_out_of_the_volume_is_refused(node: Node, namespace: str) -> None:
+    link = container("init", "ln -s /etc /e/out", volumeMounts=[mount("e", "/e")])
+    main = container("main", FOREVER, volumeMounts=[mount("e", "/x", subPath="out/hostname")])
+    volumes = [{"name": "e", "emptyDir": {}}]
+    node.apply(pod("p", main, volumes=volumes, initContainers=[link]), namespace=namespace)
+    found = node.wait_waiting(namespace, "p", "CreateContainerConfigError", "main")
+    said = found["state"]["waiting"]["message"]
+    assert said.startswith('failed to prepare subPath for volumeMount "e" of container "main": ')
+    assert "leads out of the volume" in said
+
+
+def test_a_container_that_swaps_a_directory_for_a_link_reaches_nothing(
+    node: Node, namespace: str
+) -> None:
+    """CVE-2017-1002101: one container changes the path while another one is started on it."""
+    swap = "mkdir /e/a; ln -s / /e/b; while :; do mv /e/a /e/t; mv /e/b /e/a; mv /e/t /e/b; done"
+    racer = container("racer", swap, volumeMounts=[mount("e", "/e")])
+    look = "[ -e /x/etc/hostname ] && echo REACHED THE HOST && exit 7; exit 1"
+    victims = [
+        container(f"victim{n}", look, volumeMounts=[mount("e", "/x", subPath="a")])
+        for n in range(4)
+    ]
+    volumes = [{"name": "e", "emptyDir": {}}]
+    node.apply(pod("p", racer, *victims, volumes=volumes), namespace=namespace)
+    end = time.monotonic() + 8
+    starts = 0
+    while time.monotonic() < end:
+        statuses = node.pod(namespace, "p").get("status", {}).get("containerStatuses") or []
+        for entry in statuses:
+            for state in ("state", "lastState"):
+                code = ((entry.get(state) or {}).get("terminated") or {}).get("exitCode")
+                assert code != 7, entry
+            starts = max(starts, entry["restartCount"])
+        time.sleep(0.1)
+    uid = node.pod(namespace, "p")["metadata"]["uid"]
+    base = node.root_dir / "pods" / uid / "volume-subpaths"
+    assert not list(base.glob("e/*/*/etc/hostname"))
+    assert starts >= 1 or list(base.glob("e/*/*"))
+
+
+def test_propagation(node: Node, namespace: str) -> None:
+    host = {"securityContext": {"privileged": True}}
+    giver = container(
+        "giver",
+        "mkdir /e/m; mount -t tmpfs none /e/m; echo seen > /e/m/x; " + FOREVER,
+        volumeMounts=[mount("e", "/e", mountPropagation="Bidirectional")],
+        **host,
+    )
+    taker = container(
+        "taker",
+        FOREVER,
+        volumeMounts=[
+            mount("e", "/e", mountPropagation="HostToContainer"),
+            mount("e", "/private"),
+        ],
+    )
+    volumes = [{"name": "e", "emptyDir": {}}]
+    node.apply(pod("p", taker, giver, volumes=volumes), namespace=namespace)
+    found = node.wait_running(namespace, "p")
+    taker_id = container_status(found, "taker")["containerID"]
+    node.until(
+        lambda: node.exec(taker_id, "cat", "/e/m/x") == (0, "seen\n"), "the mount", namespace, "p"
+    )
+
+
+def test_recursive_read_only(node: Node, namespace: str) -> None:
+    spec = mount("e", "/e", readOnly=True, recursiveReadOnly="IfPossible")
+    found = run(node, namespace, {"name": "e", "emptyDir": {}}, mounts=[spec])
+    assert node.exec(found, "touch", "/e/x")[0] != 0
+
+
+def test_image_volume(node: Node, namespace: str) -> None:
+    source = {"reference": BUSYBOX, "pullPolicy": "IfNotPresent"}
+    main = container("main", FOREVER, volumeMounts=[mount("i", "/i")])
+    volumes = [{"name": "i", "image": source}]
+    node.apply(pod("p", main, volumes=volumes), namespace=namespace)
+    if node.containerd.generation == 1:
+        found = node.wait_waiting(namespace, "p", "CreateContainerConfigError", "main")
+        assert "has no image volumes" in found["state"]["waiting"]["message"]
+        return
+    found = node.wait_running(namespace, "p")
+    said = sh(node, container_status(found)["containerID"], "ls /i/bin/busybox")
+    assert said == "/i/bin/busybox\n"
+
+
+def test_environment_from_objects_and_files(node: Node, namespace: str) -> None:
+    create(node, "configmaps", namespace, "cfg", data={"a": "one", "b": "two"})
+    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"hush").decode()})
+    write = container(
+        "init", "echo \"KEY='from a file'\" > /e/env", volumeMounts=[mount("e", "/e")]
+    )
+    env = [
+        {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {
+            "name": "F",
+            "valueFrom": {"fileKeyRef": {"volumeName": "e", "path": "env", "key": "KEY"}},
+        },
+        {
+            "name": "NO",
+            "valueFrom": {"configMapKeyRef": {"name": "x", "key": "y", "optional": True}},
+        },
+    ]
+    main = container("main", FOREVER, env=env)
+    main["envFrom"] = [{"prefix": "P_", "configMapRef": {"name": "cfg"}}]
+    volumes = [{"name": "e", "emptyDir": {}}]
+    node.apply(pod("p", main, volumes=volumes, initContainers=[write]), namespace=namespace)
+    found = node.wait_running(namespace, "p")
+    said = sh(node, container_status(found)["containerID"], "echo $P_a $P_b $S $F ${NO-none}")
+    assert said == "one two hush from a file none\n"
+
+
+def test_a_variable_waits_for_its_object(node: Node, namespace: str) -> None:
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "a"}}}]
+    node.apply(pod("p", container("main", FOREVER, env=env)), namespace=namespace)
+    found = node.wait_waiting(namespace, "p", "CreateContainerConfigError", "main")
+    assert found["state"]["waiting"]["message"] == 'configmap "late" not found'
+    begun = time.monotonic()
+    create(node, "configmaps", namespace, "late", data={"a": "1"})
+    node.wait_running(namespace, "p")
+    assert time.monotonic() - begun < 3
+
+
+def test_hosts_of_the_node(node: Node, namespace: str) -> None:
+    found = run(node, namespace, mounts=[], hostNetwork=True)
+    said = sh(node, found, "cat /etc/hosts")
+    assert said.startswith("# Kubernetes-managed hosts file (host network).\n")
+    assert said.partition("\n")[2] == Path("/etc/hosts").read_text()
