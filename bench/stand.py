@@ -26,6 +26,7 @@ from bench.watching import NODES, Watching
 from kubeletpy.kubeapi.client import KubeClient
 from tools.env.containerd import Containerd, programs
 from tools.env.process import Daemon
+from tools.env.sweep import remove_cgroup
 from tools.env.waiting import wait_until
 
 NODE = "bench"
@@ -143,6 +144,10 @@ async def _api(directory: Path, process: Daemon) -> AsyncIterator[KubeClient]:
         await client.close()
 
 
+_CGROUP_ROOT = f"/kpb-agent-{os.getpid()}"
+"""Apart from the pods of any other agent of this machine."""
+
+
 def _start_runtime(runtime: Containerd) -> None:
     runtime.start()
     runtime.import_images()
@@ -152,6 +157,7 @@ def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]
     for process in reversed(processes):
         process.stop()
     left = [line for runtime in runtimes for line in runtime.remove()]
+    left += [f"cgroup {path}" for path in remove_cgroup(_CGROUP_ROOT, kill=True)]
     for line in left:
         print(f"still there: {line}", file=sys.stderr)
     if not left:
@@ -167,6 +173,7 @@ def _write_config(stand: Stand) -> None:
         "healthzPort": stand.health_port,
         "failSwapOn": False,
         "failCgroupV1": False,
+        "cgroupRoot": _CGROUP_ROOT,
     }
     (stand.directory / "kubelet.json").write_text(json.dumps(document))
 
