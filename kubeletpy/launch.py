@@ -12,8 +12,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent import Agent
 from kubeletpy.api import types as api
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
+from kubeletpy.cgroups.setup import set_up
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
 from kubeletpy.config.rules import parse_cpuset
@@ -84,6 +88,17 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     info = await _wait_for_runtime(runtime)
     node_ips = await _node_ips(flags, facts)
     options = node_options(settings, flags, facts)
+    kernel = read_kernel_facts()
+    try:
+        tree = await set_up(
+            settings,
+            kernel,
+            runtime,
+            capacity=capacity(facts, options),
+            reserved_cpus=options.reserved_cpus,
+        )
+    except CgroupError as error:
+        raise LaunchError(f"cgroups of pods: {error}") from error
     surroundings = PodSurroundings(
         root / "pods",
         client,
@@ -111,9 +126,16 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         heartbeat_api=client and client.limited(qps=0, burst=0, timeout=_heartbeat_s(settings)),
         events_api=client
         and client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
-        runtime_settings=runtime_settings(settings, flags, facts, node_ips),
+        runtime_settings=runtime_settings(settings, flags, facts, node_ips, kernel),
         seams=surroundings.seams,
         volumes=surroundings.volumes,
+        cgroups=tree,
+        admission=NodeState(
+            allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
+            kernel_version=facts.kernel_version,
+            apparmor=kernel.apparmor,
+            pod_level_resources=settings.feature_gates.enabled("PodLevelResources"),
+        ),
         pulls=PullSettings(
             serialize=settings.serialize_image_pulls,
             max_parallel=settings.max_parallel_image_pulls,
@@ -272,7 +294,11 @@ def node_options(settings: KubeletSettings, flags: NodeFlags, facts: MachineFact
 
 
 def runtime_settings(
-    settings: KubeletSettings, flags: NodeFlags, facts: MachineFacts, node_ips: list[str]
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    facts: MachineFacts,
+    node_ips: list[str],
+    kernel: KernelFacts,
 ) -> RuntimeSettings:
     """What the settings say about sandboxes and containers."""
     return replace(
@@ -289,6 +315,10 @@ def runtime_settings(
         swap_capacity=facts.swap_bytes,
         limited_swap=settings.memory_swap.swap_behavior == "LimitedSwap",
         single_process_oom_kill=bool(settings.single_process_oom_kill),
+        cgroup_v2=kernel.cgroup_v2,
+        swap_controller=kernel.swap_controller,
+        hugepage_sizes=kernel.hugepage_sizes,
+        thermal_throttle_paths=kernel.thermal_throttle_paths,
         stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
     )
 

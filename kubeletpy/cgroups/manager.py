@@ -82,6 +82,7 @@ class PodCgroups:
             raise CgroupError(f"the cgroup of an earlier pod of uid {pod.uid} is being removed")
         there = self.exists(pod)
         if there and pod.uid in self._paths:
+            self._tree.limit_again(pod)
             return
         self._remember(pod)
         self._refresh_burstable()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
-from kubeletpy.cgroups.names import InvalidCgroupName, PodCgroupNames
+from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
     CgroupResources,
     PodCgroupSettings,
@@ -101,15 +101,23 @@ class CgroupTree:
         except ValueError as error:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
 
-    def create_pod(self, pod: Pod) -> str:
-        """Make the pod's cgroup with its limits; its path. Raises CgroupError."""
-        path = self.pod_path(pod)
+    def create_pod(self, pod: Pod) -> None:
+        """Make the pod's cgroup with its limits. Raises CgroupError."""
+        self.files.create(self.pod_path(pod), self._limits(pod))
+
+    def limit_again(self, pod: Pod) -> None:
+        """Set the pod's limits once more where somebody else may have changed them.
+
+        systemd sets what it knows of a slice when something starts in it. Raises CgroupError.
+        """
+        if self.names.driver is Driver.SYSTEMD:
+            self.files.write(self.pod_path(pod), self._limits(pod))
+
+    def _limits(self, pod: Pod) -> CgroupResources:
         try:
-            resources = pod_resources(pod, self.options.pods)
+            return pod_resources(pod, self.options.pods)
         except ValueError as error:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
-        self.files.create(path, resources)
-        return path
 
     def starve(self, path: str) -> None:
         """Leave a cgroup that can not go yet as little cpu as there is. Raises CgroupError."""

@@ -22,6 +22,7 @@ from tools.env.cri import RawRuntime
 from tools.env.kubectl import Kubectl
 from tools.env.process import Daemon, run
 from tools.env.registry import free_port
+from tools.env.sweep import cgroups, remove_cgroup
 from tools.env.waiting import NotReadyError, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,6 +56,7 @@ class Node:
         self.root_dir = directory / "kubelet"
         self.manifests = directory / "manifests"
         self.health_port = free_port()
+        self.cgroup_root = f"/kpt-{os.getpid()}-{os.urandom(3).hex()}"
         self._kubectls = kubectls
         self._config = config or {}
 
@@ -89,6 +91,7 @@ class Node:
             "failSwapOn": False,
             "failCgroupV1": False,
             "registryPullQPS": 0,
+            "cgroupRoot": self.cgroup_root,
             **self._config,
         }
 
@@ -142,6 +145,7 @@ class Node:
             raw.remove_all()
         for link in self.log_links():
             link.unlink()
+        left += [f"cgroup {path}" for path in remove_cgroup(self.cgroup_root, kill=True)]
         return left
 
     def leftovers(self) -> list[str]:
@@ -152,8 +156,15 @@ class Node:
         left += [f"link {path}" for path in self.log_links()]
         for folder in (self.pod_logs, self.root_dir / "pods"):
             left += [f"directory {path}" for path in (folder.iterdir() if folder.exists() else [])]
+        left += [f"cgroup {path}" for path in self.pod_cgroups()]
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         return left + [f"mount {line}" for line in lines if f" {self.root_dir}" in line]
+
+    def pod_cgroups(self) -> list[Path]:
+        """The cgroups of pods below this node's cgroupRoot, in every hierarchy."""
+        kubepods = f"{self.cgroup_root}/kubepods"
+        groups = cgroups([kubepods, f"{kubepods}/burstable", f"{kubepods}/besteffort"])
+        return [pod for group in groups for pod in group.glob("pod*")]
 
     def log_links(self) -> list[Path]:
         """The links in /var/log/containers that lead to logs of this node."""
@@ -209,9 +220,10 @@ class Node:
             pod = self.pod(namespace, name)
             return (pod,) if check(pod) else None
 
-        return self.until(
+        passed: tuple[JSON] = self.until(
             passes, f"pod {namespace}/{name} {what}", namespace, name, timeout=timeout
-        )[0]
+        )
+        return passed[0]
 
     def until(
         self,

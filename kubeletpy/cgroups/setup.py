@@ -1,0 +1,120 @@
+"""From KubeletConfiguration to the tree of cgroups of this machine, for the composition root."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kubeletpy.cgroups.errors import CgroupError, CgroupsUnavailable
+from kubeletpy.cgroups.filesystem import MOUNT_POINT, detect
+from kubeletpy.cgroups.machine import KernelFacts
+from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames, parse_existing
+from kubeletpy.cgroups.names import parse_root as parse_cgroup_root
+from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
+from kubeletpy.cgroups.values import PodCgroupSettings, kubepods_group, reserved_group
+from kubeletpy.config import KubeletSettings
+from kubeletpy.remote.discovery import cgroup_driver
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import RuntimeService
+
+log = logging.getLogger(__name__)
+
+SYSTEMD_RUNS = Path("/run/systemd/system")
+"""There while systemd is the init of this machine (sd_booted(3))."""
+
+
+def make_tree(
+    settings: KubeletSettings,
+    kernel: KernelFacts,
+    driver: str,
+    *,
+    capacity: Mapping[str, str],
+    reserved_cpus: int = 0,
+    mount_point: Path = MOUNT_POINT,
+    systemd_runs: Path = SYSTEMD_RUNS,
+) -> CgroupTree | None:
+    """Make the groups that pods go into; None when pods are to have none (cgroupsPerQOS false).
+
+    ``driver`` is the runtime's, or else the configuration's; ``reserved_cpus`` counts the CPUs of
+    reservedSystemCPUs.
+
+    Raises:
+        CgroupError: the machine has no cgroups, or they can't be made; the message says what to do.
+    """
+    if not settings.cgroups_per_qos:
+        return None
+    if driver == Driver.SYSTEMD and not systemd_runs.is_dir():
+        raise CgroupsUnavailable(
+            f"cgroupDriver is systemd, but systemd does not run here (no {systemd_runs}): set it "
+            "to cgroupfs, in the container runtime too"
+        )
+    try:
+        names = PodCgroupNames(Driver(driver), parse_cgroup_root(settings.cgroup_root))
+        reserved = tuple(_reserved(settings, kernel))
+    except InvalidCgroupName as error:
+        raise CgroupError(f"cgroupRoot, systemReservedCgroup or kubeReservedCgroup: {error}") from (
+            error
+        )
+    options = TreeOptions(
+        names=names,
+        pods=PodCgroupSettings(
+            cpu_cfs_quota=settings.cpu_cfs_quota,
+            cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),
+            pids_limit=settings.pod_pids_limit,
+            hugepage_sizes=kernel.hugepage_sizes,
+        ),
+        kubepods=kubepods_group(
+            capacity,
+            (settings.kube_reserved, settings.system_reserved),
+            max_pids=kernel.max_pids,
+            reserved_cpus=reserved_cpus,
+            enforce="pods" in settings.enforce_node_allocatable,
+            hugepage_sizes=kernel.hugepage_sizes,
+        ),
+        reserved=reserved,
+    )
+    tree = CgroupTree(detect(mount_point), options)
+    tree.prepare()
+    if names.driver is Driver.SYSTEMD:
+        log.warning("limits of slices are written past systemd; they are written again as needed")
+    return tree
+
+
+async def set_up(
+    settings: KubeletSettings,
+    kernel: KernelFacts,
+    runtime: RuntimeService,
+    *,
+    capacity: Mapping[str, str],
+    reserved_cpus: int = 0,
+) -> CgroupTree | None:
+    """:func:`make_tree` with the driver that the runtime uses. Raises CgroupError."""
+    try:
+        driver = await cgroup_driver(runtime) or settings.cgroup_driver
+    except CRIError as error:
+        raise CgroupError(f"the runtime does not say which cgroup driver it has: {error}") from (
+            error
+        )
+    if driver != settings.cgroup_driver:
+        log.warning(
+            "the runtime's cgroup driver is used, not the one of the configuration",
+            extra={"runtime": driver, "cgroupDriver": settings.cgroup_driver},
+        )
+    return make_tree(settings, kernel, driver, capacity=capacity, reserved_cpus=reserved_cpus)
+
+
+def _reserved(settings: KubeletSettings, kernel: KernelFacts) -> Iterator[ReservedCgroup]:
+    kinds = (
+        ("system", settings.system_reserved_cgroup, settings.system_reserved),
+        ("kube", settings.kube_reserved_cgroup, settings.kube_reserved),
+    )
+    for suffix in ("", "-compressible"):
+        for kind, path, amounts in kinds:
+            if f"{kind}-reserved{suffix}" not in settings.enforce_node_allocatable:
+                continue
+            what = f"{kind.capitalize()} Reserved{' Compressible' if suffix else ''}"
+            resources = reserved_group(
+                amounts, compressible=bool(suffix), hugepage_sizes=kernel.hugepage_sizes
+            )
+            yield ReservedCgroup(what, parse_existing(path), resources)
