@@ -81,8 +81,8 @@ async def exchange(resolver: Resolver, request: HttpRequest) -> ResponseReader:
     """One request and its response. Raises ExchangeFailed, BadRequest."""
     encoded = request.encoded()
     protocol = _Exchange(encoded, asyncio.get_running_loop())
-    await _connect(resolver, request, protocol)
     try:
+        await _connect(resolver, request, protocol)
         await protocol.finished
     except MalformedResponse as error:
         raise ExchangeFailed(str(error)) from error
@@ -170,6 +170,7 @@ class _Exchange(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection; what was not answered in time is not waited for."""
+        self.finished.cancel()
         if self._transport is None:
             return
         if self.reader.done:

@@ -172,9 +172,8 @@ class KubeProbeManager:
         """Stop at once; what runs is given up."""
         self._timetable.close()
         running = [probe.task for probes in self._pods.values() for probe in probes if probe.task]
-        self._pods.clear()
-        for task in running:
-            task.cancel()
+        for uid in list(self._pods):
+            self.remove_pod(uid)
         if running:
             await asyncio.wait(running, timeout=CLOSE_S)
         self._prober.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -248,3 +249,21 @@ async def test_grpc_where_nobody_listens_or_answers() -> None:
     assert reply.answer is Answer.FAILURE
     async with serving(answering(OK)) as port:
         assert (await grpc_health.check(LOOPBACK, port, "", 0.3)).answer is Answer.FAILURE
+
+
+@pytest.mark.parametrize("moment", range(12))
+async def test_given_up_at_any_moment_nothing_is_left(resolver: Resolver, moment: int) -> None:
+    """A probe may be cancelled between any two turns of the loop."""
+    complaints: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    async with serving(answering(b"HTTP/1.1 200 OK\r\n")) as port:
+        asking = asyncio.create_task(ask(resolver, port))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        del asking
+        await asyncio.sleep(0.05)
+    gc.collect()
+    assert complaints == []

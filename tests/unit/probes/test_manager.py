@@ -269,3 +269,21 @@ async def test_deletion_ends_liveness_and_startup_of_sidecars_too() -> None:
     before = len(world.runs[pod.uid, LIVENESS])
     await asyncio.sleep(5)
     assert len(world.runs[pod.uid, LIVENESS]) == before
+
+
+@on_virtual_time
+async def test_closing_gives_up_what_runs_and_starts_nothing_that_waits() -> None:
+    world = World()
+    world.manager._connections._free = 2
+    world.takes = lambda target: 1000
+    for n in range(10):
+        pod = probed_pod(f"p{n}", livenessProbe=EACH_SECOND)
+        world.manager.add_pod(pod)
+        world.start(pod)
+    await asyncio.sleep(1.5)
+    await world.manager.close()
+    runs = sum(map(len, world.runs.values()))
+    await asyncio.sleep(10)
+    assert world.running == 0
+    assert sum(map(len, world.runs.values())) == runs
+    assert len(asyncio.all_tasks()) == 1
