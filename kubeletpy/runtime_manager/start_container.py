@@ -18,8 +18,8 @@ from kubeletpy.events.recorder import NORMAL, WARNING, EventType, pod_reference
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError
@@ -194,6 +194,7 @@ class ContainerStarter:
         turn: Turn,
     ) -> str:
         """One change for the runtime: it is seen through even if the sync is cancelled."""
+        await self._remove_unstarted(context, action)
         try:
             with phase("CreateContainer", action.name, milestone=True):
                 container_id = await self._tools.runtime.create_container(
@@ -215,6 +216,23 @@ class ContainerStarter:
         self._event(context, action, NORMAL, "Started", "Container started")
         self._link_log(context, config, container_id)
         return container_id
+
+    async def _remove_unstarted(self, context: PodContext, action: StartContainer) -> None:
+        """Remove what an earlier try made and never started.
+
+        The runtime may still be starting it, asked by an agent that is dead now: it refuses the
+        removal then, and two containers of one name never run.
+        """
+        for record in context.status.containers:
+            if record.name != action.name or record.state is not ContainerState.CREATED:
+                continue
+            try:
+                await self._tools.runtime.remove_container(record.id)
+            except NotFound:
+                logger.debug("container was gone already", extra={"container_id": record.id})
+            except CRIError as error:
+                self._fail(context, action, CREATE_ERROR, error.details or str(error.code))
+            context.draft.removed(record.id)
 
     def _link_log(
         self, context: PodContext, config: cri.ContainerConfig, container_id: str

@@ -50,6 +50,8 @@ class Invariants:
         self._history = history
         self._life = life
         self._delays: dict[tuple[object, ...], _Delay] = {}
+        self._made_in: dict[str, int] = {}
+        """Container id -> the life of the agent that had it made."""
         runtime.observers.append(self.runtime_changed)
 
     # -- the runtime -------------------------------------------------------------------------
@@ -60,6 +62,8 @@ class Invariants:
             return
         pod = self._truth.pods.get(whom.uid)
         match what:
+            case "create":
+                self._made_in[whom.id] = self._life()
             case "start":
                 self._one_of_each_name(whom)
                 if pod is not None:
@@ -133,7 +137,7 @@ class Invariants:
             return
         if ends[-1].asked or ends[-1].image != started.image:
             return  # replaced, not restarted after an end of its own
-        key = (self._life(), pod.uid, started.name, started.image)
+        key = (self._made_in[started.id], pod.uid, started.name, started.image)
         delay = self._delays.get(key)
         end = ends[-1].at
         if delay is None or end - delay.raised_at > BACKOFF_QUIET:
@@ -191,12 +195,16 @@ class Invariants:
                 self._history.violated(f"{name} of {pod.name} shown as ended while it runs")
 
     def _not_really_unknown(self, pod: PodTruth, name: str) -> None:
-        for container in self._runtime.containers.values():
-            if (container.uid, container.name) == (pod.uid, name) and container.started_at:
-                self._history.violated(
-                    f"{name} of {pod.name} shown as lost, but the runtime knows {container}"
-                )
-                return
+        records = [
+            container
+            for container in self._runtime.containers.values()
+            if (container.uid, container.name) == (pod.uid, name)
+        ]
+        newest = max(records, key=lambda container: container.created_at, default=None)
+        if newest is not None and newest.state != cri.CONTAINER_CREATED:
+            self._history.violated(
+                f"{name} of {pod.name} shown as lost, but the runtime knows {newest}"
+            )
 
     def _counts_never_fall(self, pod: PodTruth) -> None:
         for key in STATUS_LISTS:
@@ -233,11 +241,6 @@ class Invariants:
 def _deadline_passed(pod: PodTruth) -> bool:
     limit = pod.spec.get("activeDeadlineSeconds")
     return limit is not None and pod.status.get("startTime") is not None
-
-
-def exited(container: Container) -> bool:
-    """Whether the runtime shows a container as ended."""
-    return container.state == cri.CONTAINER_EXITED
 
 
 def entries(status: JSON) -> dict[str, JSON]:
