@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.admission.facts import NodeState
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.protocol import NoPodCgroups
 from kubeletpy.events.log_recorder import LogRecorder
@@ -48,6 +49,8 @@ from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.shutdown.logind import SystemLogind
+from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.syncloop.dead_containers import DeadContainers
@@ -134,6 +137,7 @@ class Agent:
         self.loop = self._make_loop()
         self.upkeep = self._make_upkeep()
         self.explain = self._make_explain()
+        self.shutdown = self._make_shutdown()
         self._started_at = asyncio.get_running_loop().time()
         if parts.on_connection is not None:
             parts.on_connection(self.monitor.connection_changed)
@@ -245,7 +249,7 @@ class Agent:
 
     def _make_gate(self) -> AdmissionGate:
         return AdmissionGate(
-            lambda: self.parts.admission,
+            self._admission_state,
             self.recorder,
             self.parts.clock,
             self.metrics.workers,
@@ -379,6 +383,21 @@ class Agent:
             removable=self._content_removable,
         )
 
+    def _make_shutdown(self) -> ShutdownManager:
+        return ShutdownManager(
+            self.parts.shutdown_periods,
+            connect=SystemLogind.connect,
+            pods=self.loop.active_pods,
+            kill=self.workers.kill_pod,
+            is_finished=self.workers.should_be_finished,
+            changed=self._node_changed,
+            observe=self._shutdown_observed,
+            recorder=self.recorder,
+            clock=self.parts.clock,
+            node_name=self.parts.node.name,
+            root_dir=self.parts.root_dir,
+        )
+
     def _make_explain(self) -> ExplainServer:
         rooms = Rooms(
             self.pods,
@@ -423,6 +442,8 @@ class Agent:
         if self.cgroups is not None:
             tasks.append(("cgroups", self.cgroups.run()))
         tasks += [(f"source-{name}", make()) for name, make in self._sources.items()]
+        if self.shutdown.enabled:
+            tasks.append(("node-shutdown", self.shutdown.run()))
         if self._events is not None:
             tasks.append(("events", self._events.run()))
         if self.node is not None:
@@ -487,6 +508,7 @@ class Agent:
             runtime_error=self.monitor.runtime_error(),
             network_error=self.monitor.network_error(),
             pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
+            shutting_down=self.shutdown.shutting_down,
         )
 
     def sync_loop_error(self) -> str:
@@ -537,6 +559,7 @@ class Agent:
     def _pod_finished(self, uid: str) -> None:
         self.upkeep.collect_soon()
         self.loop.housekeeping_soon(uid)
+        self.shutdown.pod_finished()
 
     def _may_run(self, uid: str) -> bool:
         """Whether a pod is wanted or its containers may run."""
@@ -556,6 +579,14 @@ class Agent:
         self.directories.sweep_soon(found.desired | found.possibly_running)
         if self.cgroups is not None:
             self.cgroups.sweep_soon()
+
+    def _admission_state(self) -> NodeState:
+        state = self.parts.admission
+        return replace(state, shutting_down=True) if self.shutdown.shutting_down else state
+
+    def _shutdown_observed(self, what: str, at: float) -> None:
+        node = self.metrics.node
+        (node.shutdown_start if what == "start" else node.shutdown_end).set(at)
 
     def _decided(self, uid: str, decisions: Sequence[Decision]) -> None:
         self.workers.decided(uid, decisions)

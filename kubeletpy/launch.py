@@ -41,6 +41,7 @@ from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.server.health import HealthServer, NotLoopback
+from kubeletpy.shutdown.plan import Period, periods
 from kubeletpy.version import VERSION
 from kubeletpy.volumes.build import PodSurroundings, has_image_volumes
 from kubeletpy.volumes.container_mounts import RuntimeFeatures
@@ -162,6 +163,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
             http_check_s=settings.http_check_frequency,
         ),
         requeue=RequeueSettings(sync_frequency=settings.sync_frequency),
+        shutdown_periods=shutdown_periods(settings),
         max_crash_loop_delay_s=settings.crash_loop_back_off.max_container_restart_period,
         metrics=metrics,
         on_connection=runtime.add_listener,
@@ -320,6 +322,18 @@ def runtime_settings(
         hugepage_sizes=kernel.hugepage_sizes,
         thermal_throttle_paths=kernel.thermal_throttle_paths,
         stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
+    )
+
+
+def shutdown_periods(settings: KubeletSettings) -> tuple[Period, ...]:
+    """What the settings say about graceful node shutdown; empty: off."""
+    return periods(
+        settings.shutdown_grace_period,
+        settings.shutdown_grace_period_critical_pods,
+        [
+            (each.priority, each.shutdown_grace_period_seconds)
+            for each in settings.shutdown_grace_period_by_pod_priority
+        ],
     )
 
 

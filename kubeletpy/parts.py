@@ -27,6 +27,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.shutdown.plan import Period
 from kubeletpy.syncloop.pleg import PlegSettings
 from kubeletpy.volumes.protocol import VolumeManager
 
@@ -69,6 +70,8 @@ class AgentParts:
     static_pods: StaticPods = field(default_factory=StaticPods)
     requeue: RequeueSettings = field(default_factory=RequeueSettings)
     pleg: PlegSettings = field(default_factory=PlegSettings)
+    shutdown_periods: Sequence[Period] = ()
+    """Graceful node shutdown; empty: off."""
     max_crash_loop_delay_s: float = 300.0
     concurrent_starts: int | None = None
     volumes: Callable[[EventRecorder, Callable[[str], None]], VolumeManager] | None = None

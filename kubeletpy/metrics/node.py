@@ -12,6 +12,14 @@ class NodeMetrics:
         self.node_name = families.gauge(
             "kubelet_node_name", "Always 1; the label is the node's name.", "node"
         )
+        self.shutdown_start = families.gauge(
+            "kubelet_graceful_shutdown_start_time_seconds",
+            "When the last graceful shutdown of the node began, in Unix seconds.",
+        )
+        self.shutdown_end = families.gauge(
+            "kubelet_graceful_shutdown_end_time_seconds",
+            "When the last graceful shutdown of the node ended, in Unix seconds.",
+        )
         self.cgroup_version = families.gauge(
             "kubelet_cgroup_version", "Version of the cgroup hierarchy in use, 1 or 2."
         )

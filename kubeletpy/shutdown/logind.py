@@ -1,0 +1,148 @@
+"""logind, as far as a node agent needs it: hold a shutdown up, and be told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from kubeletpy.shutdown.dbus import Bus
+from kubeletpy.shutdown.dbus_message import SIGNAL, DBusError
+
+LOGIN1 = "org.freedesktop.login1"
+PATH = "/org/freedesktop/login1"
+MANAGER = "org.freedesktop.login1.Manager"
+MATCH = f"type='signal',interface='{MANAGER}',member='PrepareForShutdown',path='{PATH}'"
+DROP_IN = Path("/etc/systemd/logind.conf.d/99-kubelet.conf")
+BUS = "/run/dbus/system_bus_socket"
+SIGHUP = 1
+
+
+class NoLogind(Exception):
+    """This machine has no logind to ask."""
+
+
+class Logind(Protocol):
+    """What the shutdown manager asks."""
+
+    async def inhibit(self) -> int:
+        """Take a delay lock on shutdown: a descriptor that releases it when it is closed."""
+        ...
+
+    async def max_delay(self) -> float:
+        """Seconds for which a delay lock can hold a shutdown up."""
+        ...
+
+    async def shutting_down(self) -> bool:
+        """Whether a shutdown is under way already."""
+        ...
+
+    async def raise_max_delay(self, seconds: int) -> None:
+        """Have a delay lock hold for so long; the caller looks whether it was done."""
+        ...
+
+    async def next_shutdown(self) -> bool:
+        """Wait for word of a shutdown: True it comes, False it was cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """Hang up; locks stay."""
+        ...
+
+
+def bus_path(address: str) -> str:
+    """The socket of ``DBUS_SYSTEM_BUS_ADDRESS``, or the usual one."""
+    for one in address.split(";"):
+        transport, _, rest = one.partition(":")
+        for item in rest.split(","):
+            key, _, value = item.partition("=")
+            if transport == "unix" and key == "path":
+                return value
+    return BUS
+
+
+class SystemLogind:
+    """The machine's logind over the system bus."""
+
+    def __init__(self, bus: Bus, drop_in: Path = DROP_IN) -> None:
+        self._bus = bus
+        self._drop_in = drop_in
+
+    @classmethod
+    async def connect(cls, path: str | None = None, drop_in: Path = DROP_IN) -> SystemLogind:
+        """Raises NoLogind: there is no system bus; OSError, DBusError: it does not work now."""
+        path = path or bus_path(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS", ""))
+        try:
+            bus = await Bus.connect(path)
+        except FileNotFoundError as error:
+            raise NoLogind(f"there is no system bus at {path}") from error
+        made = cls(bus, drop_in)
+        try:
+            daemon = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
+            await bus.call(*daemon, "AddMatch", "s", MATCH)
+        except BaseException:
+            await bus.close()
+            raise
+        return made
+
+    async def inhibit(self) -> int:
+        """See the Protocol."""
+        why = "Kubelet needs time to handle node shutdown"
+        reply = await self._bus.call(
+            LOGIN1, PATH, MANAGER, "Inhibit", "ssss", "shutdown", "kubelet", why, "delay"
+        )
+        if len(reply.files) != 1:
+            raise DBusError("logind gave no lock")
+        return reply.files[0]
+
+    async def max_delay(self) -> float:
+        """See the Protocol."""
+        return float(await self._property("InhibitDelayMaxUSec")) / 1e6
+
+    async def shutting_down(self) -> bool:
+        """See the Protocol."""
+        return bool(await self._property("PreparingForShutdown"))
+
+    async def _property(self, name: str) -> Any:
+        properties = (LOGIN1, PATH, "org.freedesktop.DBus.Properties")
+        reply = await self._bus.call(*properties, "Get", "ss", MANAGER, name)
+        if not reply.body:
+            raise DBusError(f"logind does not tell {name}")
+        return reply.body[0]
+
+    async def raise_max_delay(self, seconds: int) -> None:
+        """Write a drop-in file and have logind read its configuration again."""
+        await asyncio.to_thread(self._write_drop_in, seconds)
+        systemd = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
+        await self._bus.call(
+            *systemd,
+            "org.freedesktop.systemd1.Manager",
+            "KillUnit",
+            "ssi",
+            "systemd-logind.service",
+            "all",
+            SIGHUP,
+        )
+
+    def _write_drop_in(self, seconds: int) -> None:
+        self._drop_in.parent.mkdir(parents=True, exist_ok=True)
+        self._drop_in.write_text(
+            f"# Written by the node agent.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
+        )
+
+    async def next_shutdown(self) -> bool:
+        """See the Protocol."""
+        while True:
+            message = await self._bus.receive()
+            if (
+                message.kind == SIGNAL
+                and message.member == "PrepareForShutdown"
+                and message.interface == MANAGER
+                and len(message.body) == 1
+            ):
+                return bool(message.body[0])
+
+    async def close(self) -> None:
+        """See the Protocol."""
+        await self._bus.close()

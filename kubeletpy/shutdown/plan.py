@@ -1,0 +1,91 @@
+"""Who ends when, and within what time, while the machine shuts down. Pure.
+
+Source: docs/reference, graceful node shutdown; KEP-2000 and KEP-2712.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
+from kubeletpy.pods.pod import Pod
+
+CRITICAL_PRIORITY = 2_000_000_000
+REASON = "Terminated"
+MESSAGE = "Pod was terminated in response to imminent node shutdown."
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """How long pods of at least a priority have."""
+
+    priority: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods that end together."""
+
+    period: Period
+    pods: tuple[Pod, ...]
+
+
+def periods(
+    total: float, critical: float, by_priority: Iterable[tuple[int, int]] = ()
+) -> tuple[Period, ...]:
+    """The periods of a configuration, lowest priority first; empty: the feature is off.
+
+    Args:
+        total: shutdownGracePeriod, seconds.
+        critical: shutdownGracePeriodCriticalPods, seconds of ``total`` for critical pods.
+        by_priority: shutdownGracePeriodByPodPriority, (priority, seconds); wins over the others.
+    """
+    found = [Period(priority, seconds) for priority, seconds in by_priority]
+    if not found and total > 0:
+        rest = int(total) - int(critical)
+        found = [Period(0, rest), Period(CRITICAL_PRIORITY, int(critical))]
+    if sum(period.seconds for period in found) <= 0:
+        return ()
+    return tuple(sorted(found, key=lambda period: period.priority))
+
+
+def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[Group]:
+    """Pods by the highest period that their priority reaches, in the order in which they end.
+
+    A pod below all of them belongs to the lowest. Periods without pods are left out.
+    """
+    members: dict[int, list[Pod]] = {}
+    for pod in pods:
+        priority = pod.spec.get("priority") or 0
+        reached = [index for index, period in enumerate(of) if period.priority <= priority]
+        members.setdefault(reached[-1] if reached else 0, []).append(pod)
+    return [
+        Group(period, tuple(members[index])) for index, period in enumerate(of) if index in members
+    ]
+
+
+def grace(pod: Pod, period: Period) -> int:
+    """Seconds a pod gets: its own grace period, at most that of its group."""
+    return min(pod.termination_grace_period, period.seconds)
+
+
+def ended_status(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
+    """The status of a pod that the shutdown ends; one that has succeeded stays so."""
+    kept = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
+    condition: api.PodCondition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": MESSAGE,
+        "lastTransitionTime": format_time(now),
+    }
+    if generation:
+        condition["observedGeneration"] = generation
+    ended: api.PodStatus = {**status, "reason": REASON, "message": MESSAGE}
+    if status.get("phase") != "Succeeded":
+        ended["phase"] = "Failed"
+    ended["conditions"] = [*kept, condition]
+    return ended
