@@ -22,8 +22,9 @@ class ApiServer:
     """A strict embedded API; its data and its port survive `stop` and `start`."""
 
     def __init__(self, directory: Path, node_name: str) -> None:
-        self._make = lambda: LocalApi(directory, node_name, port=self.port)
         self.port = free_port()
+        self._directory = directory
+        self._node_name = node_name
         self.endpoint: Endpoint
         self._local: LocalApi | None = None
         self._loop = asyncio.new_event_loop()
@@ -40,6 +41,11 @@ class ApiServer:
         if self._local is not None:
             self._await(self._local.stop())
             self._local = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody listens."""
+        return self._local is None
 
     def close(self) -> None:
         """Stop for good."""
@@ -89,7 +95,7 @@ class ApiServer:
 
     def _make_here(self) -> LocalApi:
         async def make() -> LocalApi:
-            return self._make()
+            return LocalApi(self._directory, self._node_name, port=self.port)
 
         return self._await(make())
 

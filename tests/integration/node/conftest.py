@@ -27,6 +27,7 @@ def make_node(kubectl_versions: dict[str, Kubectl]) -> Iterator[MakeNode]:
     made: list[Node] = []
 
     def make(containerd: Containerd, name: str = "test-node", config: JSON | None = None) -> Node:
+        assert all(node.containerd is not containerd for node in made), "one agent per runtime"
         directory = Path(tempfile.mkdtemp(prefix="kpn-", dir="/tmp"))
         made.append(Node(directory, containerd, kubectl_versions, name, config))
         return made[-1]

@@ -1,0 +1,256 @@
+"""The agent dies, stops, comes back; the API goes away: healthy containers never notice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import (
+    Node,
+    container_status,
+    is_ready,
+    running,
+    status,
+    terminated,
+)
+from tests.integration.node.pods import DEAF, container, pod
+from tools.env.cri import RawRuntime
+
+SECONDS = 3.0
+"""How long SIGTERM may take, whatever the agent is doing."""
+
+
+@pytest.fixture(autouse=True)
+def the_agent_runs(node: Node) -> Iterator[None]:
+    """A test that leaves the agent or the API stopped does not fail the next one."""
+    yield
+    if node.api.stopped:
+        node.api.start()
+    if node.agent.pid is None:
+        node.start_agent()
+        node.wait_ready()
+
+
+def exits_on_usr1(code: int) -> str:
+    """A script that ends with this code when it gets SIGUSR1."""
+    return f"trap 'exit {code}' USR1; while :; do sleep 1 & wait $!; done"
+
+
+def identity(found: JSON) -> dict[str, tuple[str, str, int]]:
+    """What a restart of a container would change: id, start and count by name."""
+    fields = ("containerStatuses", "initContainerStatuses")
+    return {
+        entry["name"]: (
+            entry["containerID"],
+            str(entry["state"].get("running", entry["state"].get("terminated"))),
+            entry["restartCount"],
+        )
+        for field in fields
+        for entry in status(found).get(field) or []
+    }
+
+
+def synced_since(node: Node, start: int) -> None:
+    """Wait until the agent that was started last has looked at its pods."""
+    node.until(
+        lambda: node.http("/healthz")[0] == 200 and node.metric("kubelet_working_pods") > 0,
+        "the new agent's pods",
+    )
+    assert node.agent.pid != start
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill-9", "sigterm"])
+def test_healthy_containers_do_not_restart(node: Node, namespace: str, how: int) -> None:
+    sidecar = container("sidecar", restartPolicy="Always")
+    inits = [container("init", "true"), sidecar]
+    node.apply(
+        pod("plain"),
+        pod("full", container("a"), container("b"), initContainers=inits),
+        namespace=namespace,
+    )
+    before = {name: identity(node.wait_running(namespace, name)) for name in ("plain", "full")}
+    old = node.agent.pid or 0
+    node.agent.kill(how)
+    node.start_agent()
+    synced_since(node, old)
+    # a change that only the new agent can make shows that it has taken the pods over
+    node.apply(pod("later"), namespace=namespace)
+    node.wait_running(namespace, "later")
+    for name, was in before.items():
+        found = node.pod(namespace, name)
+        assert is_ready(found)
+        assert identity(found) == was
+        ids = {r.id for r in node.containers(namespace, name).values() if r.state == 1}
+        assert ids <= {one[0].removeprefix("containerd://") for one in was.values()}
+    assert len([s for s in node.sandboxes(namespace) if s.state == 0]) == 3
+
+
+def test_ends_while_the_agent_was_away(node: Node, namespace: str) -> None:
+    once = {"restartPolicy": "Never"}
+    node.apply(
+        pod("ended", container("main", exits_on_usr1(12)), **once),
+        pod("restarts"),
+        pod("deleted"),
+        pod("stays"),
+        namespace=namespace,
+    )
+    found = {
+        name: node.wait_running(namespace, name)
+        for name in ("ended", "restarts", "deleted", "stays")
+    }
+    pids = {
+        name: node.container_pid(container_status(each)["containerID"])
+        for name, each in found.items()
+    }
+    node.kill()
+    os.kill(pids["ended"], signal.SIGUSR1)
+    os.kill(pids["restarts"], signal.SIGKILL)
+    node.kubectl("delete", "pod", "deleted", "--wait=false", namespace=namespace)
+    node.apply(pod("new"), namespace=namespace)
+    node.start_agent()
+    ended = node.wait_phase(namespace, "ended", "Failed")
+    assert terminated(container_status(ended))["exitCode"] == 12
+    again = node.wait_pod(
+        namespace,
+        "restarts",
+        lambda each: (
+            container_status(each)["restartCount"] == 1 and running(container_status(each))
+        ),
+        "restarted",
+    )
+    assert terminated(container_status(again), "lastState")["exitCode"] == 137
+    node.wait_gone(namespace, "deleted")
+    node.wait_running(namespace, "new")
+    assert identity(node.pod(namespace, "stays")) == identity(found["stays"])
+
+
+def test_killed_in_the_middle_of_starts_and_stops(node: Node, namespace: str) -> None:
+    """kill -9 while pods start and end; the next agent finishes both and leaves nothing behind."""
+    node.apply(*(pod(f"old{n}") for n in range(3)), namespace=namespace)
+    for number in range(3):
+        node.wait_running(namespace, f"old{number}")
+    node.apply(*(pod(f"new{n}") for n in range(4)), namespace=namespace)
+    for number in range(3):
+        node.api.delete("pods", namespace, f"old{number}")
+    node.until(lambda: len(node.sandboxes(namespace)) > 3, "the first new sandbox", namespace)
+    node.kill()
+    node.start_agent()
+    for number in range(4):
+        found = node.wait_running(namespace, f"new{number}")
+        assert container_status(found)["restartCount"] <= 1
+    for number in range(3):
+        node.wait_gone(namespace, f"old{number}")
+    node.until(
+        lambda: len([s for s in node.sandboxes(namespace) if s.state == 0]) == 4,
+        "exactly the sandboxes of the new pods",
+        namespace,
+    )
+    names = [
+        (r.labels["io.kubernetes.pod.uid"], r.metadata.name)
+        for r in every_container(node, namespace)
+        if r.state == 1
+    ]
+    assert len(names) == len(set(names)) == 4, "never two running containers of one name"
+
+
+def every_container(node: Node, namespace: str) -> list[Any]:
+    """CRI records of all containers of a namespace, dead ones too."""
+    with RawRuntime(node.containerd.socket) as raw:
+        return [
+            record
+            for record in raw.containers()
+            if record.labels.get("io.kubernetes.pod.namespace") == namespace
+        ]
+
+
+def test_restart_counts_and_backoff_go_on(node: Node, namespace: str) -> None:
+    node.apply(pod("loops", container("main", "exit 1")), namespace=namespace)
+    node.wait_waiting(namespace, "loops", "CrashLoopBackOff")
+    count = container_status(node.pod(namespace, "loops"))["restartCount"]
+    node.kill()
+    node.start_agent()
+    later = node.wait_pod(
+        namespace,
+        "loops",
+        lambda found: container_status(found)["restartCount"] > count,
+        "restarted by the new agent",
+    )
+    assert container_status(later)["restartCount"] == count + 1
+
+
+def test_sigterm_stops_promptly_whatever_goes_on(node: Node, namespace: str) -> None:
+    """Also with a container that takes its time to end, and calls under way."""
+    node.apply(
+        pod("slow", container("main", DEAF), terminationGracePeriodSeconds=60),
+        pod("fine"),
+        namespace=namespace,
+    )
+    for name in ("slow", "fine"):
+        node.wait_running(namespace, name)
+    node.kubectl("delete", "pod", "slow", "--wait=false", namespace=namespace)
+    node.wait_event(namespace, "slow", "Killing: Stopping container main")
+    node.apply(pod("starting"), namespace=namespace)
+    assert node.terminate() < SECONDS
+    assert node.containers(namespace, "fine")["main"].state == 1
+    node.start_agent()
+    node.wait_running(namespace, "starting")
+    node.api.delete("pods", namespace, "slow", grace=1)
+    node.wait_gone(namespace, "slow")
+
+
+def test_the_api_goes_away(node: Node, namespace: str) -> None:
+    """Containers end and restart without it, and it is told everything afterwards."""
+    node.apply(
+        pod("ends", container("main", exits_on_usr1(9)), restartPolicy="Never"),
+        pod("restarts"),
+        pod("stays"),
+        namespace=namespace,
+    )
+    found = {name: node.wait_running(namespace, name) for name in ("ends", "restarts", "stays")}
+    node.api.stop()
+    for name, number in (("ends", signal.SIGUSR1), ("restarts", signal.SIGKILL)):
+        os.kill(node.container_pid(container_status(found[name])["containerID"]), number)
+    old = container_status(found["restarts"])["containerID"].removeprefix("containerd://")
+    node.until(
+        lambda: node.containers(namespace, "restarts")["main"].id != old,
+        "a restart without the API",
+    )
+    node.api.start()
+    ended = node.wait_phase(namespace, "ends", "Failed")
+    assert terminated(container_status(ended))["exitCode"] == 9
+    node.wait_pod(
+        namespace,
+        "restarts",
+        lambda each: container_status(each)["restartCount"] == 1 and is_ready(each),
+        "reported as restarted",
+    )
+    assert identity(node.pod(namespace, "stays")) == identity(found["stays"])
+    node.wait_ready()
+    node.apply(pod("after"), namespace=namespace)
+    node.wait_running(namespace, "after", timeout=60)
+
+
+def test_orphans_of_the_runtime_go_at_start(node: Node, namespace: str) -> None:
+    """Pods that the API no longer has: removed from it while the agent was away."""
+    node.apply(pod("orphan"), pod("kept"), namespace=namespace)
+    node.wait_running(namespace, "orphan")
+    kept = node.wait_running(namespace, "kept")
+    node.kill()
+    node.kubectl("delete", "pod", "orphan", "--grace-period=0", "--force", namespace=namespace)
+    with RawRuntime(node.containerd.socket) as raw:  # and one that the API never had
+        config = raw.sandbox_config("stranger")
+        config.metadata.namespace = namespace
+        config.labels["io.kubernetes.pod.namespace"] = namespace
+        raw.run_sandbox(config)
+    node.start_agent()
+    node.until(
+        lambda: [s.metadata.name for s in node.sandboxes(namespace) if s.state == 0] == ["kept"],
+        "only the wanted pod's sandbox",
+        namespace,
+    )
+    assert identity(node.pod(namespace, "kept")) == identity(kept)

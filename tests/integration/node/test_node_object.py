@@ -1,0 +1,92 @@
+"""What the API knows of the node: what its configuration says, and what users add."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.integration.node.conftest import MakeNode
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import pod
+from tools.env.containerd import Containerd
+
+CONFIG = {
+    "registerWithTaints": [{"key": "special", "value": "yes", "effect": "NoSchedule"}],
+    "maxPods": 42,
+    "systemReserved": {"cpu": "500m", "memory": "1Gi"},
+    "nodeStatusUpdateFrequency": "1s",
+    "nodeLeaseDurationSeconds": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def special(make_node: MakeNode, session_containerd2: Containerd) -> Node:
+    """A node with a configuration of its own."""
+    node = make_node(session_containerd2, "special", CONFIG)
+    node.api.start()
+    node.start_agent("--node-labels=disk=ssd,zone=a", "-v=2")
+    node.wait_ready()
+    return node
+
+
+def node_object(node: Node) -> Any:
+    """The node as it is stored."""
+    return node.api.find("nodes", "", node.name)
+
+
+def test_what_it_says_of_itself(special: Node) -> None:
+    found = node_object(special)
+    assert {"disk": "ssd", "zone": "a", "kubernetes.io/hostname": "special"}.items() <= found[
+        "metadata"
+    ]["labels"].items()
+    assert {"key": "special", "value": "yes", "effect": "NoSchedule"} in found["spec"]["taints"]
+    status = found["status"]
+    assert status["capacity"]["cpu"] == str(os.cpu_count())
+    assert status["capacity"]["pods"] == "42"
+    assert status["allocatable"]["cpu"] == f"{(os.cpu_count() or 0) * 1000 - 500}m"
+    info = status["nodeInfo"]
+    assert info["containerRuntimeVersion"].startswith("containerd://2.")
+    assert info["kernelVersion"] == os.uname().release
+    assert info["osImage"].startswith("Debian")
+    assert {a["type"]: a["address"] for a in status["addresses"]}["Hostname"] == "special"
+    assert any("kubeletpy.local/busybox:1" in image["names"] for image in status["images"])
+    conditions = {c["type"]: c["status"] for c in status["conditions"]}
+    pressure = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
+    assert conditions == {**pressure, "Ready": "True"}
+    words = special.kubectl("describe", "node", "special")
+    assert "special=yes:NoSchedule" in words
+
+
+def test_a_taint_keeps_pods_away(special: Node) -> None:
+    special.apply(pod("plain"), namespace="default")
+    special.wait_event("default", "plain", "FailedScheduling: .*untolerated taint.*")
+    tolerates = {"key": "special", "operator": "Exists"}
+    special.apply(pod("tolerates", tolerations=[tolerates]), namespace="default")
+    special.wait_running("default", "tolerates")
+    special.kubectl("delete", "pod", "plain", "tolerates")
+
+
+def test_the_lease_is_renewed(special: Node) -> None:
+    def renewed() -> datetime:
+        lease = special.api.find("leases.coordination.k8s.io", "kube-node-lease", "special") or {}
+        assert lease["spec"]["holderIdentity"] == "special"
+        assert lease["spec"]["leaseDurationSeconds"] == 4
+        assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
+        return datetime.fromisoformat(lease["spec"]["renewTime"])
+
+    first = renewed()
+    special.until(lambda: renewed() > first, "the lease's renewal", timeout=6)
+
+
+def test_user_labels_stay(special: Node) -> None:
+    special.kubectl("label", "node", "special", "mine=yes", "disk=hdd", "--overwrite")
+    special.terminate()
+    special.start_agent("--node-labels=disk=ssd,zone=a")
+    condition = special.condition("Ready")["lastHeartbeatTime"]
+    special.until(
+        lambda: special.condition("Ready")["lastHeartbeatTime"] != condition, "a new heartbeat"
+    )
+    assert node_object(special)["metadata"]["labels"]["mine"] == "yes"

@@ -1,0 +1,51 @@
+"""The runtime dies, hangs, returns: the node says so, and running containers are left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.node.machine import Node, container_status, is_ready
+from tests.integration.node.pods import pod
+
+
+def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:
+    node.apply(pod("lives"), namespace=namespace)
+    before = container_status(node.wait_running(namespace, "lives"))
+    process = node.container_pid(before["containerID"])
+    node.containerd.kill()
+    try:
+        lost = node.wait_condition("Ready", "False")
+        assert lost["reason"] == "KubeletNotReady"
+        assert "container runtime is down" in lost["message"]
+        assert "NotReady" in node.kubectl("get", "node", node.name)
+        code, text = node.http("/healthz")
+        assert code == 500
+        assert "runtime" in text
+        assert Path(f"/proc/{process}").exists(), "its containers live on"
+        node.apply(pod("waits", nodeName=node.name), namespace=namespace)
+    finally:
+        node.containerd.start()
+    node.wait_ready()
+    node.wait_running(namespace, "waits")
+    found = node.pod(namespace, "lives")
+    after = container_status(found)
+    assert is_ready(found)
+    assert (after["containerID"], after["state"]) == (before["containerID"], before["state"])
+    assert after["restartCount"] == 0
+    assert node.http("/healthz")[0] == 200
+
+
+def test_the_runtime_hangs(node2: Node, namespace: str) -> None:
+    """It does not answer but its socket is there: SIGTERM is obeyed promptly all the same."""
+    node2.apply(pod("lives"), namespace=namespace)
+    before = container_status(node2.wait_running(namespace, "lives"))
+    node2.containerd.pause()
+    try:
+        node2.apply(pod("waits"), namespace=namespace)
+        assert node2.terminate() < 3.5
+        node2.start_agent()
+    finally:
+        node2.containerd.resume()
+    node2.wait_running(namespace, "waits")
+    after = container_status(node2.pod(namespace, "lives"))
+    assert after["containerID"] == before["containerID"], node2.story(namespace, "lives")
