@@ -47,15 +47,16 @@ class Upkeep:
         self._wanted.set()
 
     async def collect_containers(self) -> None:
-        """Collect dead containers and sandboxes until cancelled."""
+        """Collect dead containers and sandboxes until cancelled; soon after the start first."""
+        self._wanted.set()  # what ended while no agent ran, or a moment before it stopped
         while True:
-            self._wanted.clear()
             try:
                 async with asyncio.timeout(CONTAINERS_PERIOD_S):
                     await self._wanted.wait()
                 await asyncio.sleep(SOON_S)
             except TimeoutError:
                 pass
+            self._wanted.clear()
             try:
                 await self._runtime.collect_garbage(
                     all_sources_ready=self._all_sources_ready(), removable=self._removable
