@@ -52,8 +52,12 @@ async def test_ended_pods_are_one_round_soon_also_those_of_a_round_under_way() -
     of.collect_soon()
     await asyncio.sleep(1)
     of.collect_soon()
-    ended_meanwhile = iter([of.collect_soon])
-    rounds.during = lambda: next(ended_meanwhile, lambda: None)()
+
+    def one_ends() -> None:
+        of.collect_soon()
+        rounds.during = lambda: None
+
+    rounds.during = one_ends
     await asyncio.sleep(20)
     assert rounds.at == [SOON_S, 2 * SOON_S + 2, 3 * SOON_S + 3]
     task.cancel()
