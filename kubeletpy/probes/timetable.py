@@ -62,6 +62,8 @@ class Timetable(Generic[T]):
 
     def close(self) -> None:
         """Call for nothing more."""
+        for _, _, entry in self._heap:
+            entry.item = None
         self._heap.clear()
         self._empty = 0
         if self._timer is not None:

@@ -1,0 +1,240 @@
+"""Probes and hooks in the life of the whole agent, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from kubeletpy.parts import AgentParts
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.sim.loop import run
+from tests.sim.user import container, pod, sidecar
+from tests.sim.world import World
+
+
+class ExecWorld(World):
+    """A world whose containers answer commands: ``says[word]`` gives the exit code of a word."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.says: dict[str, Callable[[], int]] = {}
+        self.asked: list[tuple[float, str]] = []
+        self.takes: dict[str, float] = {}
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _parts(self, life: int) -> AgentParts:
+        parts = super()._parts(life)
+
+        async def exec_sync(
+            container_id: str, cmd: Sequence[str], timeout: float
+        ) -> cri.ExecSyncResponse:
+            word = cmd[0]
+            self.asked.append((self.now, word))
+            await asyncio.sleep(self.takes.get(word, 0.05))
+            return cri.ExecSyncResponse(exit_code=self.says.get(word, lambda: 0)())
+
+        parts.runtime.exec_sync = exec_sync  # type: ignore[method-assign]
+        return parts
+
+    def entry(self, name: str, kind: str = "containerStatuses") -> JSON:
+        found = (self.user.get(name) or {}).get("status", {}).get(kind) or [{}]
+        return dict(found[0])
+
+    def ready(self, name: str) -> bool:
+        conditions = (self.user.get(name) or {}).get("status", {}).get("conditions") or []
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    async def until(self, check: Callable[[], object], within: float = 60) -> float:
+        begun = self.now
+        while not check():
+            assert self.now < begun + within, "\n".join(self.history.lines)
+            await asyncio.sleep(0.005)
+        return self.now - begun
+
+
+def asks(word: str, **more: Any) -> JSON:
+    """An exec probe each second."""
+    return {"exec": {"command": [word]}, "periodSeconds": 1, "failureThreshold": 1, **more}
+
+
+def live(tmp_path: Path, story: Callable[[ExecWorld], Any], *, events: bool = True) -> None:
+    async def main() -> None:
+        world = ExecWorld(1, tmp_path, events=events)
+        world.start()
+        await story(world)
+        await world.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_startup_gates_and_readiness_is_shown_at_once(tmp_path: Path, events: bool) -> None:
+    async def story(world: ExecWorld) -> None:
+        up = world.now + 7
+        world.says["up?"] = lambda: int(world.now < up)
+        side = {**sidecar("side"), "startupProbe": asks("up?", failureThreshold=60)}
+        world.user.create(
+            pod("a", [container("c", "run", readinessProbe=asks("ready?"))], init=[side])
+        )
+        await world.until(lambda: world.now > up)
+        assert world.entry("a").get("state", {}).get("running") is None
+        took = await world.until(lambda: world.ready("a"))
+        assert took < 2.5
+        down = world.now + 10
+        world.says["ready?"] = lambda: int(down < world.now < down + 10)
+        await world.until(lambda: world.now > down)
+        assert await world.until(lambda: not world.ready("a")) < 1.3
+        await world.until(lambda: world.now > down + 10)
+        assert await world.until(lambda: world.ready("a")) < 1.3
+
+    live(tmp_path, story, events=events)
+
+
+def test_readiness_is_shown_while_the_worker_is_busy(tmp_path: Path) -> None:
+    """A postStart hook of another container that takes a minute holds up nobody's readiness."""
+
+    async def story(world: ExecWorld) -> None:
+        hook = {"postStart": {"exec": {"command": ["hook"]}}}
+        world.user.create(
+            pod(
+                "a",
+                [
+                    container("a", "run", readinessProbe=asks("ready?")),
+                    container("b", "failslow", lifecycle=hook),
+                ],
+            )
+        )
+        await world.until(lambda: world.entry("a").get("ready"))
+        world.takes["hook"] = 60
+        await world.until(lambda: [word for _, word in world.asked].count("hook") == 2)
+        world.says["ready?"] = lambda: 1
+        assert await world.until(lambda: not world.entry("a")["ready"]) < 1.3
+        world.says.clear()
+        assert await world.until(lambda: world.entry("a")["ready"]) < 1.3
+
+    live(tmp_path, story)
+
+
+def test_liveness_restarts_and_a_new_agent_goes_on(tmp_path: Path) -> None:
+    async def story(world: ExecWorld) -> None:
+        world.user.create(pod("a", [container("c", "run", livenessProbe=asks("alive?"))]))
+        await world.until(lambda: world.ready("a"))
+        await asyncio.sleep(15)
+        await world.kill()
+        world.start()
+        await asyncio.sleep(5)
+        assert world.entry("a")["restartCount"] == 0
+        sick = world.now
+        world.says["alive?"] = lambda: int(
+            world.now > sick and world.entry("a")["restartCount"] == 0
+        )
+        took = await world.until(lambda: world.entry("a")["restartCount"] == 1)
+        assert took < 2.5
+        await asyncio.sleep(60)
+        assert world.entry("a")["restartCount"] == 1
+
+    live(tmp_path, story)
+
+
+def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None:
+    async def story(world: ExecWorld) -> None:
+        probes = {
+            "startupProbe": asks("up?", failureThreshold=30),
+            "readinessProbe": asks("ready?", periodSeconds=20),
+        }
+        for name in "abc":
+            world.user.create(pod(name, [container("c", "run", **probes)]))
+        await world.until(lambda: all(map(world.ready, "abc")))
+        await asyncio.sleep(30)
+        ups = [word for _, word in world.asked].count("up?")
+        await world.kill()
+        world.start()
+        for _ in range(600):
+            assert all(map(world.ready, "abc"))
+            assert all(world.entry(name)["started"] for name in "abc")
+            await asyncio.sleep(0.1)
+        assert [word for _, word in world.asked].count("up?") == ups
+
+    live(tmp_path, story)
+
+
+@pytest.mark.parametrize(("hook_takes", "gone_in"), [(3.0, (3, 4)), (600.0, (8, 12))])
+def test_pre_stop_within_the_grace_period(
+    tmp_path: Path, hook_takes: float, gone_in: tuple[float, float]
+) -> None:
+    async def story(world: ExecWorld) -> None:
+        world.takes["bye"] = hook_takes
+        hook = {"preStop": {"exec": {"command": ["bye"]}}}
+        world.user.create(pod("a", [container("c", "run", lifecycle=hook)], grace=8))
+        await world.until(lambda: world.ready("a"))
+        world.user.delete("a")
+        took = await world.until(lambda: world.user.get("a") is None)
+        assert gone_in[0] <= took <= gone_in[1]
+        assert [word for _, word in world.asked] == ["bye"]
+
+    live(tmp_path, story)
+
+
+def test_an_agent_killed_during_a_pre_stop_hook(tmp_path: Path) -> None:
+    """The next one runs it again, and the pod ends."""
+
+    async def story(world: ExecWorld) -> None:
+        world.takes["bye"] = 4
+        hook = {"preStop": {"exec": {"command": ["bye"]}}}
+        world.user.create(pod("a", [container("c", "run", lifecycle=hook)], grace=10))
+        await world.until(lambda: world.ready("a"))
+        world.user.delete("a")
+        await world.until(lambda: world.asked)
+        await asyncio.sleep(1)
+        await world.kill()
+        world.start()
+        await world.until(lambda: world.user.get("a") is None)
+        assert [word for _, word in world.asked] == ["bye", "bye"]
+
+    live(tmp_path, story)
+
+
+def test_a_failed_post_start_is_tried_again_with_backoff(tmp_path: Path) -> None:
+    async def story(world: ExecWorld) -> None:
+        works = world.now + 40
+        world.says["hook"] = lambda: int(world.now < works)
+        hook = {"postStart": {"exec": {"command": ["hook"]}}}
+        world.user.create(pod("a", [container("c", "run", lifecycle=hook)]))
+        await world.until(lambda: world.ready("a"), within=200)
+        assert world.now > works
+        hooks = [at for at, word in world.asked if word == "hook"]
+        assert 2 < len(hooks) < 8
+
+    live(tmp_path, story)
+
+
+def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
+    async def story(world: ExecWorld) -> None:
+        world.says["ready?"] = lambda: int(world.now % 97 < 20)
+        world.says["alive?"] = lambda: int(world.now % 613 < 8)
+        probes = {
+            "readinessProbe": asks("ready?", periodSeconds=3),
+            "livenessProbe": asks("alive?", periodSeconds=3, failureThreshold=2),
+        }
+        for n in range(3):
+            world.user.create(pod(f"p{n}", [container("c", "run", **probes)]))
+        for _ in range(12):
+            await asyncio.sleep(300)
+            await world.kill()
+            world.start()
+        world.says.clear()
+        await world.until(lambda: all(world.ready(f"p{n}") for n in range(3)), within=400)
+        for n in range(3):
+            world.user.delete(f"p{n}")
+        await world.until(lambda: not world.user.pods())
+        assert len(world.agent.probes) == 0  # type: ignore[union-attr]
+
+    live(tmp_path, story)
