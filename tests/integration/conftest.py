@@ -33,6 +33,7 @@ NEEDED = (
     "skopeo",
     "apache2-utils",
     "prometheus",
+    "dbus",
 )
 
 

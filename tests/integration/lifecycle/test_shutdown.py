@@ -1,0 +1,104 @@
+"""The machine goes down: logind of a private bus, real pods, the whole agent."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.shutdown.dbus import Bus
+from kubeletpy.shutdown.dbus_message import DBusError
+from kubeletpy.shutdown.logind import SystemLogind
+from tests.integration.lifecycle.logind import FakeLogind
+from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.machine import condition, status
+from tests.integration.node.pods import DEAF, container, pod
+from tools.env.containerd import Containerd
+
+
+async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> None:
+    drop_in = work_dir / "logind.conf.d" / "99-kubelet.conf"
+    with FakeLogind(work_dir) as fake:
+        logind = await SystemLogind.connect(str(fake.socket), drop_in)
+        assert await logind.max_delay() == 5
+        assert not await logind.shutting_down()
+        await logind.raise_max_delay(30)
+        assert "InhibitDelayMaxSec=30\n" in drop_in.read_text()
+        assert fake.raised_to == ["('systemd-logind.service', 'all', 1)"]
+        assert await logind.max_delay() == 60
+        lock = await logind.inhibit()
+        assert fake.locks_held == 1
+        fake.announce(True)
+        assert await logind.next_shutdown()
+        fake.announce(False)
+        assert not await logind.next_shutdown()
+        os.close(lock)
+        assert fake.locks_held == 0
+        with pytest.raises(DBusError, match="ServiceUnknown"):
+            await logind._bus.call("org.example.None", "/", "org.example", "Nothing")
+        await logind.close()
+
+
+async def test_a_bus_that_ends_is_noticed(work_dir: Path) -> None:
+    with FakeLogind(work_dir) as fake:
+        bus = await Bus.connect(str(fake.socket))
+        assert (await bus.receive()).member == "NameAcquired"
+        assert fake._daemon is not None
+        fake._daemon.kill()
+        with pytest.raises(DBusError, match="closed"):
+            await bus.receive()
+        await bus.close()
+
+
+def test_pods_end_by_priority_before_the_machine_goes_down(
+    make_node: MakeNode,
+    session_containerd2: Containerd,
+    work_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FakeLogind(work_dir, delay_s=60) as fake:
+        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={fake.socket}")
+        periods = {"shutdownGracePeriod": "12s", "shutdownGracePeriodCriticalPods": "4s"}
+        node = make_node(session_containerd2, config=periods)
+        node.start()
+        node.api.create("namespaces", "", {"metadata": {"name": "down"}})
+        node.apply(
+            pod("plain"),
+            pod("deaf", container("main", DEAF), terminationGracePeriodSeconds=3),
+            namespace="down",
+        )
+        node.apply(
+            pod("critical", priorityClassName="system-node-critical"), namespace="kube-system"
+        )
+        for namespace, name in (("down", "plain"), ("down", "deaf"), ("kube-system", "critical")):
+            node.wait_running(namespace, name)
+        node.until(lambda: fake.locks_held == 1, "a lock")
+
+        began = time.monotonic()
+        fake.announce(True)
+        ready = node.wait_condition("Ready", "False")
+        assert "node is shutting down" in ready["message"]
+        node.wait_phase("down", "plain", "Failed")
+        assert status(node.pod("kube-system", "critical"))["phase"] == "Running"
+        node.until(lambda: fake.locks_held == 0, "the lock to be released")
+        assert 3 < time.monotonic() - began < 12
+        for namespace, name in (("down", "plain"), ("down", "deaf"), ("kube-system", "critical")):
+            ended = node.wait_phase(namespace, name, "Failed")
+            assert status(ended)["reason"] == "Terminated"
+            disruption = condition(ended, "DisruptionTarget")
+            assert (disruption["status"], disruption["reason"]) == ("True", "TerminationByKubelet")
+        node.apply(pod("late", nodeName=node.name), namespace="down")
+        late = node.wait_phase("down", "late", "Failed")
+        assert status(late)["reason"] == "NodeShutdown"
+        assert node.metric("kubelet_graceful_shutdown_end_time_seconds") > 1e9
+
+        fake.announce(False)
+        node.wait_ready()
+        node.until(lambda: fake.locks_held == 1, "a new lock")
+        node.apply(pod("after"), namespace="down")
+        node.wait_running("down", "after")
+        remove_pods(node, "down")
+        node.api.delete("pods", "kube-system", "critical", grace=1)
+        node.wait_gone("kube-system", "critical")
