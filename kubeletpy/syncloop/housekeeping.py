@@ -71,7 +71,7 @@ class Housekeeping:
         pods = self._pods.pods()
         desired = self._pods.uids()
         views = self._workers.orphan_pass(desired)
-        self._forget_statuses(desired)
+        self._forget_statuses(desired.union(views))
         for mirror in self._pods.orphan_mirrors():
             if not self._workers.is_static_terminating(mirror.full_name):
                 self._delete_mirror(mirror)
@@ -98,8 +98,8 @@ class Housekeeping:
         status = self._statuses.get_status(pod.uid)
         return status is None or status.get("phase") not in TERMINAL
 
-    def _forget_statuses(self, desired: frozenset[str]) -> None:
-        keep = desired.union(mirror.uid for mirror in self._pods.mirrors())
+    def _forget_statuses(self, known: frozenset[str]) -> None:
+        keep = known.union(mirror.uid for mirror in self._pods.mirrors())
         if keep != self._kept:
             self._statuses.forget_except(keep)
             self._kept = keep

@@ -45,6 +45,8 @@ class SimRuntime:
         self.images: dict[str, None] = {PAUSE: None}
         self.registry_up = True
         self.network_ready = True
+        self.start_takes = (0.02, 0.06)
+        """Seconds that StartContainer takes: least and most."""
         self.events = EventQueue(rng) if events else None
         self.observers: list[Observer] = []
         self._names: set[str] = set()
@@ -138,7 +140,7 @@ class SimRuntime:
         if container.state != cri.CONTAINER_CREATED or container.busy:
             raise FailedPrecondition("StartContainer", "not created", target=container_id)
         container.busy = True
-        await self._takes(0.02, 0.06)
+        await self._takes(*self.start_takes)
         container.busy = False
         runs = (container.uid, container.name)
         container.script = scripts.script_of(container.image, self._runs[runs])

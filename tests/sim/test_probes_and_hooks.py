@@ -52,11 +52,13 @@ class ExecWorld(World):
         conditions = (self.user.get(name) or {}).get("status", {}).get("conditions") or []
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
-    async def until(self, check: Callable[[], object], within: float = 60) -> float:
+    async def until(
+        self, check: Callable[[], object], within: float = 60, step: float = 0.005
+    ) -> float:
         begun = self.now
         while not check():
             assert self.now < begun + within, "\n".join(self.history.lines)
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(step)
         return self.now - begun
 
 
@@ -231,10 +233,10 @@ def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
             await world.kill()
             world.start()
         world.says.clear()
-        await world.until(lambda: all(world.ready(f"p{n}") for n in range(3)), within=400)
+        await world.until(lambda: all(world.ready(f"p{n}") for n in range(3)), 400, 1)
         for n in range(3):
             world.user.delete(f"p{n}")
-        await world.until(lambda: not world.user.pods())
+        await world.until(lambda: not world.user.pods(), step=1)
         assert len(world.agent.probes) == 0  # type: ignore[union-attr]
 
     live(tmp_path, story)

@@ -78,6 +78,8 @@ class World:
         self.runtime_faults = Faults(self.rng("runtime faults"))
         self.api_faults = Faults(self.rng("api faults"))
         self.static_dir = root / "manifests" if static else None
+        if self.static_dir is not None:
+            self.static_dir.mkdir()
         self.life = 0
         self.alive = False
         self.steps = 0
