@@ -1,0 +1,122 @@
+"""Pods that a node refuses, as kubectl shows them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import Node, status
+from tests.integration.node.pods import container, pod
+
+
+def bound(name: str, *containers: JSON, **spec: Any) -> JSON:
+    """A pod that somebody has bound to the node without asking whether it fits."""
+    return pod(name, *containers, nodeName="test-node", **spec)
+
+
+def asks(**amounts: str) -> JSON:
+    return container(resources={"requests": amounts})
+
+
+REFUSED = [
+    (
+        "cpu",
+        bound("p", asks(cpu="99")),
+        "OutOfcpu",
+        r"Node didn't have enough resource: cpu, requested: 99000, used: \d+, capacity: \d+",
+    ),
+    (
+        "memory",
+        bound("p", asks(memory="9Ti")),
+        "OutOfmemory",
+        r"Node didn't have enough resource: memory, requested: 9895604649984, .*",
+    ),
+    (
+        "affinity",
+        bound("p", nodeSelector={"disk": "none"}),
+        "NodeAffinity",
+        r"Predicate NodeAffinity failed: node\(s\) didn't match Pod's node affinity/selector",
+    ),
+    (
+        "sysctl",
+        bound("p", securityContext={"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}),
+        "SysctlForbidden",
+        r'forbidden sysctl: "net.core.somaxconn" not allowlisted',
+    ),
+    (
+        "apparmor",
+        bound("p", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}),
+        "AppArmor",
+        r"Cannot enforce AppArmor: AppArmor is not enabled on the host",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "reason", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_a_refused_pod_says_why(
+    node2: Node, namespace: str, made: JSON, reason: str, message: str
+) -> None:
+    before = node2.metric("kubelet_admission_rejections_total")
+    node2.apply(made, namespace=namespace)
+    failed = status(node2.wait_phase(namespace, "p", "Failed"))
+    assert failed["reason"] == reason
+    assert re.fullmatch(f"Pod was rejected: {message}", failed["message"])
+    node2.wait_event(namespace, "p", f"{reason}: {message}")
+    assert reason in node2.kubectl("get", "pod", "p", namespace=namespace)
+    assert node2.metric("kubelet_admission_rejections_total") == before + 1
+    node2.kubectl("label", "pod", "p", "touched=yes", namespace=namespace)
+    node2.api.delete("pods", namespace, "p", grace=1)
+    node2.wait_gone(namespace, "p")
+    assert not node2.sandboxes(namespace)
+
+
+def test_a_label_that_comes_first_is_known(node2: Node, namespace: str) -> None:
+    node2.kubectl("label", "node", node2.name, "disk=ssd")
+    try:
+        node2.apply(bound("p", nodeSelector={"disk": "ssd"}), namespace=namespace)
+        node2.wait_running(namespace, "p")
+    finally:
+        node2.kubectl("label", "node", node2.name, "disk-")
+
+
+def test_a_taint_that_ends_pods_keeps_them_away(node2: Node, namespace: str) -> None:
+    node2.kubectl("taint", "node", node2.name, "sick=yes:NoExecute")
+    try:
+
+        def known() -> bool:
+            name = f"p{next(numbers)}"
+            node2.apply(bound(name), namespace=namespace)
+            ended = ("Running", "Failed")
+            made = node2.wait_pod(
+                namespace, name, lambda p: status(p).get("phase") in ended, "settled"
+            )
+            return status(made).get("reason") == "TaintToleration"
+
+        numbers = iter(range(100))
+        node2.until(known, "the taint is known", namespace)
+        tolerant = bound("t", tolerations=[{"key": "sick", "operator": "Exists"}])
+        node2.apply(tolerant, namespace=namespace)
+        node2.wait_running(namespace, "t")
+    finally:
+        node2.kubectl("taint", "node", node2.name, "sick-")
+
+
+def test_a_port_of_the_node_is_given_once(node2: Node, namespace: str) -> None:
+    taken = container(ports=[{"containerPort": 80, "hostPort": 18080}])
+    node2.apply(bound("first", taken), namespace=namespace)
+    node2.wait_running(namespace, "first")
+    node2.apply(bound("second", taken), namespace=namespace)
+    failed = status(node2.wait_phase(namespace, "second", "Failed"))
+    assert failed["reason"] == "NodePorts"
+
+
+def test_a_node_that_is_cordoned_says_so(node2: Node) -> None:
+    node2.kubectl("cordon", node2.name)
+    node2.wait_event("default", node2.name, "NodeNotSchedulable: Node test-node status is now")
+    node2.kubectl("uncordon", node2.name)
+    node2.wait_event("default", node2.name, "NodeSchedulable: Node test-node status is now")

@@ -1,0 +1,56 @@
+"""What enforceNodeAllocatable does to the cgroups of a machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.integration.cgroups.test_limits import CGROUPS, group, read
+from tests.integration.node.conftest import MakeNode
+from tests.integration.node.pods import pod
+from tools.env.containerd import Containerd
+from tools.env.sweep import cgroups
+
+
+def test_the_node_is_limited_and_says_so(
+    make_node: MakeNode, session_containerd2: Containerd
+) -> None:
+    reserved = f"/kpt-reserved-{os.getpid()}"
+    for controller in ("cpu", "memory", "pids"):
+        (CGROUPS / controller / reserved[1:]).mkdir()
+    config = {
+        "enforceNodeAllocatable": ["pods", "system-reserved", "kube-reserved-compressible"],
+        "systemReserved": {"cpu": "100m", "memory": "1Gi", "pid": "1000"},
+        "kubeReserved": {"cpu": "100m"},
+        "systemReservedCgroup": reserved,
+        "kubeReservedCgroup": "/kpt-that-is-not-there",
+        "podPidsLimit": 77,
+    }
+    node = make_node(session_containerd2, config=config)
+    try:
+        node.start()
+        for text in (
+            "NodeAllocatableEnforced: Updated Node Allocatable limit across pods",
+            f"NodeAllocatableEnforced: Updated limits on system reserved cgroup {reserved}",
+            "FailedNodeAllocatableEnforcement: Failed to enforce Kube Reserved Compressible Cgroup "
+            'Limits on "/kpt-that-is-not-there": ',
+        ):
+            node.wait_event("default", node.name, text)
+        assert read("memory", reserved, "memory.limit_in_bytes") == str(1 << 30)
+        assert read("cpu", reserved, "cpu.shares") == "102"
+        kubepods = f"{node.cgroup_root}/kubepods"
+        cpus, total = os.cpu_count() or 1, int(Path("/proc/meminfo").read_text().split()[1])
+        assert read("cpu", kubepods, "cpu.shares") == str((cpus * 1000 - 200) * 1024 // 1000)
+        limit = (total * 1024 - (1 << 30)) & ~4095
+        assert read("memory", kubepods, "memory.limit_in_bytes") == str(limit)
+        node.apply(pod("a"), namespace="default")
+        made = node.wait_running("default", "a")
+        assert read("pids", group(made, node), "pids.max") == "77"
+        assert node.metric("kubelet_cgroup_version") == 1
+        assert node.metric("kubelet_cgroup_manager_duration_seconds_count", operation_type="create")
+        node.api.delete("pods", "default", "a", grace=1)
+        node.wait_gone("default", "a")
+    finally:
+        node.kill()
+        for path in cgroups([reserved]):
+            path.rmdir()

@@ -1,0 +1,135 @@
+"""Pods in their cgroups on real containerds: placed, limited, killed, torn down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import Node, container_status, status, terminated
+from tests.integration.node.pods import container, pod
+from tools.env.sweep import cgroups
+
+CGROUPS = Path("/sys/fs/cgroup")
+MI = 1 << 20
+
+
+def sized(limits: dict[str, str], requests: dict[str, str] | None = None, **more: Any) -> JSON:
+    resources = {"limits": limits, "requests": requests or {}}
+    return container(resources={k: v for k, v in resources.items() if v}, **more)
+
+
+def group(made: JSON, node: Node) -> str:
+    """The cgroup where a pod belongs."""
+    uid, quality = made["metadata"]["uid"], status(made)["qosClass"]
+    groups = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
+    return f"{node.cgroup_root}/kubepods{groups[quality]}/pod{uid}"
+
+
+def read(controller: str, path: str, file: str) -> str:
+    return (CGROUPS / controller / path.strip("/") / file).read_text().strip()
+
+
+def placed(node: Node, made: JSON) -> str:
+    """Where the kernel has the pod's container, by its memory cgroup."""
+    pid = node.container_pid(container_status(made)["containerID"])
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    return next(line.split(":", 2)[2] for line in lines if ":memory:" in line)
+
+
+PODS = [
+    (
+        sized({"cpu": "500m", "memory": "64Mi"}),
+        "Guaranteed",
+        {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": str(64 * MI)},
+    ),
+    (
+        sized({"memory": "32Mi"}, {"cpu": "250m", "memory": "16Mi"}),
+        "Burstable",
+        {"cpu.shares": "256", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": str(32 * MI)},
+    ),
+    (container(), "BestEffort", {"cpu.shares": "2", "cpu.cfs_quota_us": "-1"}),
+]
+
+
+@pytest.mark.parametrize(("spec", "quality", "files"), PODS, ids=[row[1] for row in PODS])
+def test_a_pod_is_in_its_place_with_its_limits(
+    node: Node, namespace: str, spec: JSON, quality: str, files: dict[str, str]
+) -> None:
+    node.apply(pod("a", spec), namespace=namespace)
+    made = node.wait_running(namespace, "a")
+    assert status(made)["qosClass"] == quality
+    path = group(made, node)
+    assert placed(node, made).startswith(f"{path}/")
+    for file, text in files.items():
+        assert read(file.split(".")[0], path, file) == text
+    if "memory.limit_in_bytes" in files:
+        id = container_status(made)["containerID"]
+        seen = node.exec(id, "cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+        assert seen[1].strip() == files["memory.limit_in_bytes"]
+    node.api.delete("pods", namespace, "a", grace=1)
+    node.wait_gone(namespace, "a")
+    assert cgroups([path]) == []
+
+
+def test_a_container_over_its_memory_is_killed_and_it_shows(node: Node, namespace: str) -> None:
+    hungry = sized({"memory": "24Mi"}, name="hungry", script="tail /dev/zero")
+    node.apply(pod("oom", hungry, restartPolicy="Never"), namespace=namespace)
+    made = node.wait_phase(namespace, "oom", "Failed")
+    ended = terminated(container_status(made, "hungry"))
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    shown = node.kubectl("describe", "pod", "oom", namespace=namespace)
+    assert "OOMKilled" in shown
+
+
+def test_the_burstable_group_has_what_its_pods_request(node: Node, namespace: str) -> None:
+    burstable = f"{node.cgroup_root}/kubepods/burstable"
+    for name in "ab":
+        node.apply(pod(name, sized({}, {"cpu": "300m"})), namespace=namespace)
+    for name in "ab":
+        node.wait_running(namespace, name)
+    assert int(read("cpu", burstable, "cpu.shares")) >= 614
+    assert read("cpu", f"{node.cgroup_root}/kubepods/besteffort", "cpu.shares") == "2"
+
+
+def test_a_pod_whose_cgroup_is_gone_is_put_into_a_new_one(node: Node, namespace: str) -> None:
+    node.apply(pod("a", sized({"memory": "32Mi"})), namespace=namespace)
+    made = node.wait_running(namespace, "a")
+    first, path = container_status(made)["containerID"], group(made, node)
+    tree = CGROUPS / "pids" / path[1:]
+    for folder, _, _ in os.walk(tree, topdown=False):
+        for pid in (Path(folder) / "cgroup.procs").read_text().split():
+            (CGROUPS / "pids" / "cgroup.procs").write_text(pid)
+        Path(folder).rmdir()
+    node.kubectl("annotate", "pod", "a", "look=again", namespace=namespace)
+
+    def runs_anew(pod: JSON) -> bool:
+        found = container_status(pod)
+        return bool(found.get("ready")) and found.get("containerID") != first
+
+    made = node.wait_pod(namespace, "a", runs_anew, "runs in a new container")
+    assert placed(node, made).startswith(f"{path}/")
+    assert tree.is_dir()
+
+
+def test_what_an_agent_finds_after_a_crash(node: Node, namespace: str) -> None:
+    node.apply(pod("kept", sized({"memory": "32Mi"})), namespace=namespace)
+    node.apply(pod("deleted"), namespace=namespace)
+    kept, deleted = (node.wait_running(namespace, name) for name in ("kept", "deleted"))
+    node.kill()
+    node.api.delete("pods", namespace, "deleted", grace=0)
+    stray = f"{node.cgroup_root}/kubepods/besteffort/podof-nobody"
+    for controller in ("cpu", "memory", "freezer"):
+        (CGROUPS / controller / stray[1:]).mkdir(parents=True, exist_ok=True)
+    node.start_agent()
+
+    def collected() -> bool:
+        return not cgroups([stray, group(deleted, node)])
+
+    node.until(collected, "the cgroups of nobody are gone", namespace, "kept")
+    made = node.wait_running(namespace, "kept")
+    assert container_status(made)["containerID"] == container_status(kept)["containerID"]
+    assert cgroups([group(kept, node)]) != []
