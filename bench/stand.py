@@ -171,6 +171,7 @@ def _write_config(stand: Stand) -> None:
         "containerRuntimeEndpoint": stand.agent_runtime.endpoint,
         "podLogsDir": str(stand.directory / "logs"),
         "healthzPort": stand.health_port,
+        "port": _free_port(),
         "failSwapOn": False,
         "failCgroupV1": False,
         "cgroupRoot": _CGROUP_ROOT,

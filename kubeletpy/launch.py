@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from kubeletpy import serving
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent import Agent
 from kubeletpy.api import types as api
@@ -40,6 +41,7 @@ from kubeletpy.runtime_manager.dns import ResolvConfError, ResolverConfig, parse
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.server.build import Ports, ServerError
 from kubeletpy.server.health import HealthServer, NotLoopback
 from kubeletpy.shutdown.plan import Period, periods
 from kubeletpy.version import VERSION
@@ -85,10 +87,13 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         metrics=metrics.runtime,
     )
     stack.push_async_callback(runtime.close)
+    ports = _bind_ports(settings, flags, stack)
     client = await _kube_client(settings, flags, metrics, stack)
     info = await _wait_for_runtime(runtime)
     node_ips = await _node_ips(flags, facts)
     options = node_options(settings, flags, facts)
+    if ports is not None:
+        options = replace(options, kubelet_port=ports.port)
     kernel = read_kernel_facts()
     try:
         tree = await set_up(
@@ -170,6 +175,11 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     )
     agent = Agent(parts)
     await _serve_health(settings, agent, stack)
+    if ports is not None:
+        try:
+            await serving.serve(ports, agent, settings, client, stack)
+        except ServerError as error:
+            raise LaunchError(str(error)) from error
     await agent.explain.start()
     stack.push_async_callback(agent.explain.close)
     return agent
@@ -183,6 +193,16 @@ def mount_features(info: RuntimeInfo) -> RuntimeFeatures:
         if (handler.get("features") or {}).get("recursiveReadOnlyMounts")
     }
     return RuntimeFeatures(has_image_volumes(info.name, info.version), frozenset(recursive))
+
+
+def _bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
+    try:
+        ports = serving.bind(settings, flags)
+    except ServerError as error:
+        raise LaunchError(str(error)) from error
+    if ports is not None:
+        stack.callback(ports.close)
+    return ports
 
 
 def _make_root(root: Path) -> None:

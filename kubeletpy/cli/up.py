@@ -19,6 +19,7 @@ from kubeletpy import config
 from kubeletpy.cli import run
 
 DEFAULT_STATE = "/var/lib/kubeletpy/node"
+DEFAULT_KUBELET_PORT = 10250
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 
@@ -77,6 +78,7 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
             "failCgroupV1": False,
         }
     state: Path = given.state_dir
+    _serve_the_api(document, state / "api" / "pki")
     flags = [
         f"--root-dir={state / 'kubelet'}",
         f"--hostname-override={given.node_name}",
@@ -89,6 +91,32 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
     return config.LoadedConfig(loaded.settings, loaded.node, ())
 
 
+def _serve_the_api(document: dict[str, object], pki: Path) -> None:
+    """The node's server as the embedded API comes to it, where the file says nothing else."""
+    authentication = document.setdefault("authentication", {})
+    if isinstance(authentication, dict):
+        x509 = authentication.setdefault("x509", {})
+        if isinstance(x509, dict):
+            x509.setdefault("clientCAFile", str(pki / "ca.crt"))
+    if "tlsCertFile" not in document and "tlsPrivateKeyFile" not in document:
+        document["tlsCertFile"] = str(pki / "kubelet-server.crt")
+        document["tlsPrivateKeyFile"] = str(pki / "kubelet-server.key")
+    document.setdefault("port", _free_or_any(DEFAULT_KUBELET_PORT))
+
+
+def _free_or_any(port: int) -> int:
+    """The port if nobody listens there, else another: the API learns it from the node's status."""
+    for wanted in (port, 0):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("", wanted))
+            except OSError:
+                continue
+            return int(tried.getsockname()[1])
+    return port
+
+
 async def up(
     loaded: config.LoadedConfig, given: argparse.Namespace, node_name: str, begun: float
 ) -> None:
@@ -97,7 +125,7 @@ async def up(
     from kubeletpy.localapi.api import LocalApi
 
     state: Path = given.state_dir
-    local = LocalApi(state / "api", node_name, port=given.port)
+    local = LocalApi(state / "api", node_name, port=given.port, service_account_volumes=True)
     async with AsyncExitStack() as stack:
         endpoint = await local.start()
         stack.push_async_callback(local.stop)

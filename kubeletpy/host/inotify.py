@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,8 @@ _IN_MOVED = 0x40 | 0x80
 _IN_CREATE = 0x100
 _IN_DELETE = 0x200
 _IN_SELF_GONE = 0x400 | 0x800
+_IN_Q_OVERFLOW = 0x4000
+_EVENT = struct.Struct("iIII")
 _MASK = (
     _IN_MODIFY | _IN_ATTRIB | _IN_CLOSE_WRITE | _IN_MOVED | _IN_CREATE | _IN_DELETE | _IN_SELF_GONE
 )
@@ -72,3 +76,78 @@ class DirectoryWatch:
         if self.active and not self._path.exists():
             self.close()
         self._on_change()
+
+
+class DirectoryWatches:
+    """Many directories on one kernel instance (of which a user has few), shared by many watchers.
+
+    Make one per event loop and close it.
+    """
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._told: dict[int, dict[object, Callable[[], None]]] = {}
+
+    def watch(self, path: Path, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Have ``on_change`` called after changes in a directory; gives what ends that.
+
+        Raises:
+            OSError: the directory is not there, or the kernel can not watch it.
+        """
+        fd = self._open()
+        number = self._libc.inotify_add_watch(fd, os.fsencode(path), _MASK)
+        if number < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+        key = object()
+        self._told.setdefault(number, {})[key] = on_change
+
+        def end() -> None:
+            listeners = self._told.get(number)
+            if listeners is None or listeners.pop(key, None) is None or listeners:
+                return
+            del self._told[number]
+            if self._fd >= 0:
+                self._libc.inotify_rm_watch(self._fd, number)
+
+        return end
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def close(self) -> None:
+        """End all."""
+        self._told.clear()
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> int:
+        if self._fd < 0:
+            try:
+                fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            except AttributeError:
+                raise OSError(errno.ENOSYS, "there is no inotify here") from None
+            if fd < 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
+            self._fd = fd
+            asyncio.get_running_loop().add_reader(fd, self._readable)
+        return self._fd
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._fd, 65536)
+        except BlockingIOError:
+            return
+        told: set[int] = set()
+        offset = 0
+        while offset + _EVENT.size <= len(data):
+            number, mask, _, length = _EVENT.unpack_from(data, offset)
+            offset += _EVENT.size + length
+            told |= set(self._told) if mask & _IN_Q_OVERFLOW else {number}
+        for number in told:
+            for on_change in list(self._told.get(number, {}).values()):
+                on_change()

@@ -56,6 +56,7 @@ class Node:
         self.root_dir = directory / "kubelet"
         self.manifests = directory / "manifests"
         self.health_port = free_port()
+        self.port = free_port()
         self.cgroup_root = f"/kpt-{os.getpid()}-{os.urandom(3).hex()}"
         self._kubectls = kubectls
         self._config = config or {}
@@ -80,6 +81,7 @@ class Node:
 
     def config(self) -> JSON:
         """The KubeletConfiguration of the agent."""
+        pki = self.directory / "api" / "pki"
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
@@ -88,6 +90,10 @@ class Node:
             "staticPodPath": str(self.manifests),
             "fileCheckFrequency": "1s",
             "healthzPort": self.health_port,
+            "port": self.port,
+            "authentication": {"x509": {"clientCAFile": str(pki / "ca.crt")}},
+            "tlsCertFile": str(pki / "kubelet-server.crt"),
+            "tlsPrivateKeyFile": str(pki / "kubelet-server.key"),
             "failSwapOn": False,
             "failCgroupV1": False,
             "registryPullQPS": 0,

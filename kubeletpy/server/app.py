@@ -1,0 +1,186 @@
+"""The agent's own HTTPS API: listens, lets in who may come in, and hands requests to handlers.
+
+Nothing is served before authentication and authorization, but on the read-only port. Must never
+show a client a traceback, and never let one client cost more than its share: heads, bodies,
+connections and idle time are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.server.access import Access, AccessError
+from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MAX_BODY = 64 << 10
+MAX_CONNECTIONS = 4096
+IDLE_S = 60.0
+"""How long a connection may be without a request."""
+HANDSHAKE_S = 10.0
+STOP_S = 1.0
+BACKLOG = 256
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+        made.bind((address, port))
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made
+
+
+class _Refused(asyncio.Protocol):
+    """What a connection over the limit meets."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+class AgentServer:
+    """One port. ``access`` None: the read-only port, with what may be read without asking."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        access: Access | None,
+        metrics: HttpMetrics,
+        *,
+        debugging: bool = True,
+    ) -> None:
+        """``handlers`` by the name of the route; a route without handler is not served."""
+        self._access = access
+        self._metrics = metrics
+        self._type = "readonly" if access is None else "readwrite"
+        self._routes: dict[str, Route] = {}
+        app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
+        for route in ROUTES:
+            handler = handlers.get(route.name)
+            if handler is None or (access is None and not route.read_only):
+                continue
+            off = route.debugging and not debugging
+            for path in route.paths:
+                self._routes[path] = route
+                for method in route.methods if not off else ("*",):
+                    app.router.add_route(method, path, _debugging_off if off else handler)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=STOP_S,
+            keepalive_timeout=IDLE_S,
+            max_line_size=8190,
+            max_field_size=8190,
+        )
+        self._server: asyncio.Server | None = None
+
+    async def start(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
+        if tls is None and self._access is not None:
+            raise ValueError("credentials are not taken over plain HTTP")
+        await self._runner.setup()
+        manager = self._runner.server
+        assert manager is not None, "the runner has been set up"
+
+        def connected() -> asyncio.Protocol:
+            return manager() if len(manager.connections) < MAX_CONNECTIONS else _Refused()
+
+        self._server = await asyncio.get_running_loop().create_server(
+            connected,
+            sock=sock,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
+            backlog=BACKLOG,
+        )
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        route = self._routes.get(resource.canonical) if resource is not None else None
+        labels = self._labels(request, route)
+        self._metrics.requests.labels(*labels).inc()
+        inflight = self._metrics.inflight_requests.labels(*labels)
+        inflight.inc()
+        began = asyncio.get_running_loop().time()
+        try:
+            await self._admit(request, route)
+            return await handler(request)
+        except web.HTTPException as answer:
+            return _plain(answer)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception:  # the boundary of a request: a broken one never harms another
+            log.exception("a request broke", extra={"path": request.path, "method": request.method})
+            return web.Response(status=500, text="internal error\n")
+        finally:
+            inflight.dec()
+            took = asyncio.get_running_loop().time() - began
+            self._metrics.requests_duration.labels(*labels).observe(took)
+
+    async def _admit(self, request: web.Request, route: Route | None) -> None:
+        if self._access is None:
+            return
+        transport = request.transport
+        identity = await self._access.authenticate(
+            transport.get_extra_info("peercert") if transport is not None else None,
+            request.headers.get("Authorization", ""),
+        )
+        if identity is None:
+            raise web.HTTPUnauthorized(text="Unauthorized")
+        verb = verb_of(request.method)
+        subresources = route.subresources if route is not None else PROXY
+        try:
+            allowed = await self._access.authorize(identity, verb, subresources)
+        except AccessError as error:
+            log.warning("a client can't be authorized", extra={"why": str(error)})
+            listed = " ".join(subresources)
+            raise web.HTTPInternalServerError(
+                text=f"Authorization error (user={identity.user}, verb={verb}, resource=nodes, "
+                f"subresource(s)=[{listed}])"
+            ) from None
+        if not allowed:
+            raise web.HTTPForbidden(text=refusal(identity.user, verb, subresources))
+
+    def _labels(self, request: web.Request, route: Route | None) -> tuple[Any, ...]:
+        first = route.paths[0].split("/")[1] if route is not None else "other"
+        long_running = "true" if route is not None and route.long_running else "false"
+        method = request.method if verb_of(request.method) else "other"
+        return method, first, self._type, long_running
+
+
+async def _debugging_off(_request: web.Request) -> web.StreamResponse:
+    return web.Response(status=405, text="Debug endpoints are disabled.\n")
+
+
+def _plain(answer: web.HTTPException) -> web.Response:
+    headers = {
+        key: value for key, value in answer.headers.items() if key in ("Allow", "Retry-After")
+    }
+    return web.Response(status=answer.status, text=answer.text or answer.reason, headers=headers)

@@ -1,0 +1,151 @@
+"""The agent's server put together: handlers, access, certificates, one or two ports.
+
+Binding comes first, so that the node can say which port it is; serving comes when the agent exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubeletpy.clock import Clock
+from kubeletpy.host.openssl import CertificateError
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.server import objects
+from kubeletpy.server.access import Access, AccessSettings
+from kubeletpy.server.app import AgentServer, Handler, listen
+from kubeletpy.server.logs import handler as log_handler
+from kubeletpy.server.logs.follow import LogStreams
+from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.streaming.handlers import StreamHandlers
+from kubeletpy.server.streaming.link import RuntimeLink
+from kubeletpy.server.tls import ServingTls, TlsFiles, self_signed
+
+log = logging.getLogger(__name__)
+
+
+class ServerError(Exception):
+    """The server can't serve; the text says which setting and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What the configuration says about the server; times in seconds, ports 0: off or any free."""
+
+    address: str = "0.0.0.0"
+    port: int = 10250
+    read_only_port: int = 0
+    certificate: str = ""
+    key: str = ""
+    client_ca: str = ""
+    tls_min_version: str = ""
+    tls_ciphers: Sequence[str] = ()
+    certificate_dir: Path = Path("/var/lib/kubelet/pki")
+    access: AccessSettings = field(default_factory=AccessSettings)
+    debugging: bool = True
+    idle_timeout: float = 4 * 3600.0
+
+
+class Ports:
+    """The listening sockets, bound at once; nothing is answered before ``serve``."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Raises ServerError when a port is taken."""
+        self._settings = settings
+        self._main = _bind("port", settings.address, settings.port)
+        self._read_only: socket.socket | None = None
+        if settings.read_only_port:
+            try:
+                self._read_only = _bind("readOnlyPort", settings.address, settings.read_only_port)
+            except ServerError:
+                self._main.close()
+                raise
+
+    @property
+    def port(self) -> int:
+        """The main port."""
+        return int(self._main.getsockname()[1])
+
+    def close(self) -> None:
+        """Stop listening."""
+        for each in (self._main, self._read_only):
+            if each is not None:
+                each.close()
+
+    async def serve(
+        self,
+        view: NodeView,
+        api: KubeApi | None,
+        metrics: HttpMetrics,
+        clock: Clock,
+        stack: AsyncExitStack,
+        *,
+        node_ips: Sequence[str],
+    ) -> None:
+        """Answer on the ports until the stack is closed.
+
+        Raises:
+            ServerError: certificate, key or client authority can't be used.
+        """
+        settings = self._settings
+        tls = await asyncio.to_thread(self._tls, view.node_name, node_ips)
+        access = Access(api, view.node_name, settings.access)
+        if settings.access.always_allow and settings.access.anonymous:
+            log.warning(
+                "anybody who reaches the agent's port may do anything there: "
+                "authentication.anonymous is enabled and authorization.mode is AlwaysAllow",
+                extra={"port": self.port},
+            )
+        streams = LogStreams(view.pod_logs_dir, view.cache)
+        stack.callback(streams.close)
+        link = RuntimeLink(settings.idle_timeout)
+        logs = log_handler.handler(view, streams, clock, write_timeout=settings.idle_timeout)
+        handlers: dict[str, Handler] = {
+            **objects.handlers(view),
+            **StreamHandlers(view, link).by_route,
+            "container_logs": logs,
+        }
+        server = AgentServer(handlers, access, metrics, debugging=settings.debugging)
+        stack.push_async_callback(server.close)
+        await server.start(self._main, tls.context)
+        if self._read_only is not None:
+            read_only = AgentServer(handlers, None, metrics)
+            stack.push_async_callback(read_only.close)
+            await read_only.start(self._read_only, None)
+
+    def _tls(self, node_name: str, node_ips: Sequence[str]) -> ServingTls:
+        settings = self._settings
+        certificate, key = Path(settings.certificate), Path(settings.key)
+        try:
+            if not settings.certificate:
+                pair = self_signed(settings.certificate_dir, node_name, node_ips)
+                certificate, key = pair.certificate, pair.key
+            files = TlsFiles(
+                certificate, key, Path(settings.client_ca) if settings.client_ca else None
+            )
+            return ServingTls(files, settings.tls_min_version, settings.tls_ciphers)
+        except (OSError, ssl.SSLError, CertificateError) as error:
+            named = f"{certificate}, {key}" + (
+                f", {settings.client_ca}" if settings.client_ca else ""
+            )
+            raise ServerError(
+                f"the server's TLS files can't be used ({named}): {error}; check tlsCertFile, "
+                "tlsPrivateKeyFile and authentication.x509.clientCAFile"
+            ) from error
+
+
+def _bind(name: str, address: str, port: int) -> socket.socket:
+    try:
+        return listen(address, port)
+    except OSError as error:
+        raise ServerError(
+            f"{name}: can't listen on {address}:{port}: {error}; is another kubelet running? "
+            f"Choose another {name}"
+        ) from error

@@ -1,0 +1,54 @@
+"""Answers kept for a while, bounded in number, each asked for once however many wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Load = Callable[[], Awaitable[tuple[V, float]]]
+"""Gives the value and for how many seconds it holds."""
+
+
+class ExpiringCache(Generic[K, V]):
+    """The least recently asked-for answers go first when ``size`` is reached."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        self._under_way: dict[K, asyncio.Future[tuple[V, float]]] = {}
+
+    async def get(self, key: K, load: Load[V]) -> V:
+        """The kept answer, or that of ``load``, whose errors are raised and not kept."""
+        now = asyncio.get_running_loop().time()
+        kept = self._kept.get(key)
+        if kept is not None and kept[1] > now:
+            self._kept.move_to_end(key)
+            return kept[0]
+        asked = self._under_way.get(key)
+        if asked is None:
+            asked = asyncio.ensure_future(load())
+            self._under_way[key] = asked
+            asked.add_done_callback(lambda done: self._done(key, done))
+        # one client that goes away must not take the answer from the others that wait for it
+        value, _ = await asyncio.shield(asked)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _done(self, key: K, done: asyncio.Future[tuple[V, float]]) -> None:
+        self._under_way.pop(key, None)
+        if done.cancelled() or done.exception() is not None:
+            return
+        value, seconds = done.result()
+        if seconds <= 0:
+            return
+        self._kept[key] = (value, asyncio.get_running_loop().time() + seconds)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)

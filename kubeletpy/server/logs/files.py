@@ -1,0 +1,121 @@
+"""A container's log file, opened without being led astray, read in blocks from where one likes.
+
+What is below podLogsDir can be written by whoever mounts it from the host: no symbolic link is
+followed there, and nothing but a regular file is read. Blocking: call it on a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+BLOCK = 256 << 10
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class UnsafeLogPath(OSError):
+    """The path leads out of podLogsDir, or not to a regular file."""
+
+
+class LogFile:
+    """One open log file. Close it; a thread that is reading meanwhile closes it when it is done."""
+
+    def __init__(self, root: str, path: str) -> None:
+        """Open ``path``, which must be below ``root``. Raises OSError, UnsafeLogPath."""
+        self.path = path
+        self._lock = threading.Lock()
+        self._users = 0
+        self._wanted = True
+        self._fd = -1
+        self._fd = _open_below(root, path)
+        found = os.fstat(self._fd)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise UnsafeLogPath(f"{path} is no regular file")
+        self._identity = (found.st_dev, found.st_ino)
+
+    def read(self) -> bytes:
+        """The next block; empty at the end, for now, and after a close."""
+        with self._in_use() as fd:
+            return os.read(fd, BLOCK) if fd >= 0 else b""
+
+    def seek_tail(self, lines: int) -> None:
+        """Go where that many lines are left, looking at no more of the file than needed."""
+        with self._in_use() as fd:
+            if fd >= 0:
+                os.lseek(fd, tail_offset(fd, lines), os.SEEK_SET)
+
+    def is_replaced(self) -> bool:
+        """Whether another file has come at the path, with something in it."""
+        try:
+            found = Path(self.path).lstat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) != self._identity and found.st_size > 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._wanted = False
+            self._close_unused()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[int]:
+        with self._lock:
+            fd = self._fd if self._wanted else -1
+            self._users += 1
+        try:
+            yield fd
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._fd >= 0 and not self._wanted and not self._users:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def tail_offset(fd: int, lines: int) -> int:
+    """Where the last ``lines`` complete lines begin (and what follows the last newline)."""
+    size = os.fstat(fd).st_size
+    end, seen = size, 0
+    while end > 0:
+        begin = max(0, end - BLOCK)
+        block = os.pread(fd, end - begin, begin)
+        here = block.count(b"\n")
+        if seen + here > lines:
+            at = len(block)
+            for _ in range(lines + 1 - seen):
+                at = block.rfind(b"\n", 0, at)
+            return begin + at + 1
+        seen += here
+        end = begin
+    return 0
+
+
+def _open_below(root: str, path: str) -> int:
+    try:
+        parts = PurePosixPath(path).relative_to(root).parts
+    except ValueError:
+        raise UnsafeLogPath(f"{path} is not below {root}") from None
+    if not parts or ".." in parts:
+        raise UnsafeLogPath(f"{path} is not below {root}")
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, _DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(parts[-1], _FILE, dir_fd=folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,178 @@
+"""A log file from its beginning or tail to a client, and on while the container runs.
+
+Through rotations without loss or repeats: the old file is read to its end after the new one has
+something in it, for the runtime writes to the old one until it has opened the new one. Must never
+hold more than a block, nor read faster than the client takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kubeletpy.host.inotify import DirectoryWatches
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.server.logs.choice import LogOptions
+from kubeletpy.server.logs.files import LogFile
+from kubeletpy.server.logs.records import Formatter
+
+LOOK_S = 10.0
+"""How long nothing may be heard of a file before it is looked at all the same."""
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class PodChanges:
+    """Wakes those who wait for something to happen to a pod in the runtime."""
+
+    def __init__(self, cache: PodStatusCache) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        cache.subscribe(self._changed)
+
+    def add(self, uid: str, event: asyncio.Event) -> None:
+        """Have an event set at each change."""
+        self._waiting.setdefault(uid, set()).add(event)
+
+    def remove(self, uid: str, event: asyncio.Event) -> None:
+        """No longer."""
+        events = self._waiting.get(uid, set())
+        events.discard(event)
+        if not events:
+            self._waiting.pop(uid, None)
+
+    def _changed(self, uid: str) -> None:
+        for event in self._waiting.get(uid, ()):
+            event.set()
+
+
+class LogStreams:
+    """Reads logs below one root."""
+
+    def __init__(self, root: str, cache: PodStatusCache) -> None:
+        self._root = root
+        self._cache = cache
+        self._changes = PodChanges(cache)
+        self._watches = DirectoryWatches()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watches.close()
+
+    async def open(self, path: str) -> LogFile:
+        """A container's current log. Raises OSError."""
+        return await asyncio.to_thread(LogFile, self._root, path)
+
+    async def send(
+        self, log: LogFile, uid: str, container_id: str, options: LogOptions, write: Write
+    ) -> None:
+        """Send what is asked for; closes ``log``. Raises OSError, and what ``write`` does."""
+        reading = _Reading(log, self._root, options)
+        try:
+            if options.tail is not None:
+                await asyncio.to_thread(log.seek_tail, options.tail)
+            if options.follow:
+                await self._follow(reading, uid, container_id, write)
+            else:
+                await reading.to_the_end(write)
+                await reading.finish(write)
+        finally:
+            reading.close()
+
+    async def _follow(self, reading: _Reading, uid: str, container_id: str, write: Write) -> None:
+        changed = asyncio.Event()
+        self._changes.add(uid, changed)
+        end_watch = self._watch(reading.path, changed)
+        try:
+            ended = False
+            while True:
+                changed.clear()
+                await reading.to_the_end(write)
+                if reading.done:
+                    return
+                if await reading.next_file(write):
+                    continue
+                if ended:
+                    await reading.finish(write)
+                    return
+                ended = not self._runs(uid, container_id)
+                if not ended:
+                    await _heard(changed)
+        finally:
+            end_watch()
+            self._changes.remove(uid, changed)
+
+    def _watch(self, path: str, changed: asyncio.Event) -> Callable[[], None]:
+        try:
+            return self._watches.watch(Path(path).parent, changed.set)
+        except OSError:
+            return lambda: None
+
+    def _runs(self, uid: str, container_id: str) -> bool:
+        status = self._cache.status(uid)
+        record = status.by_id(container_id) if status is not None else None
+        return record is not None and record.running
+
+
+class _Reading:
+    """One client's place in a log."""
+
+    def __init__(self, log: LogFile, root: str, options: LogOptions) -> None:
+        self._log = log
+        self._root = root
+        self.path = log.path
+        self._formatter = Formatter(
+            timestamps=options.timestamps,
+            since=options.since,
+            limit=options.limit,
+            records=None if options.follow else options.tail,
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is wanted."""
+        return self._formatter.done
+
+    async def to_the_end(self, write: Write) -> None:
+        """Send all that is in the file now."""
+        while not self.done:
+            ended, text = await asyncio.to_thread(self._step)
+            if text:
+                await write(text)
+            if ended:
+                return
+
+    async def next_file(self, write: Write) -> bool:
+        """After a rotation: send the rest of the old file and go on to the new one."""
+        if not await asyncio.to_thread(self._log.is_replaced):
+            return False
+        new = await asyncio.to_thread(LogFile, self._root, self.path)
+        try:
+            await self.to_the_end(write)
+        except BaseException:
+            new.close()
+            raise
+        self._log.close()
+        self._log = new
+        return True
+
+    async def finish(self, write: Write) -> None:
+        """Send a last line that has no newline."""
+        if not self.done and (text := self._formatter.finish()):
+            await write(text)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._log.close()
+
+    def _step(self) -> tuple[bool, bytes]:
+        data = self._log.read()
+        return not data, self._formatter.feed(data) if data else b""
+
+
+async def _heard(changed: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(LOOK_S):
+            await changed.wait()
+    except TimeoutError:
+        return

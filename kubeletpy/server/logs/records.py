@@ -1,0 +1,140 @@
+"""Container log files to what a user sees: bytes in, bytes out. Pure.
+
+A file is in the CRI's format (``TIME STREAM TAG TEXT``, partial lines tagged P) or in Docker's
+JSON; its first readable line decides. Lines that can't be read are left out. Source:
+docs/reference, behaviour t1; the CRI's logging format.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubeletpy.api.times import parse_time
+
+MAX_LINE = 1 << 20
+"""Bytes; runtimes split lines at 16 KiB, a longer one is no record."""
+_STREAMS = (b"stdout ", b"stderr ")
+_TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a file: ``time`` as written there, ``text`` with its newline unless partial."""
+
+    time: bytes
+    text: bytes
+
+
+def read_cri(line: bytes) -> Record | None:
+    """A line of the CRI's format, without its newline; None for anything else."""
+    at = line.find(b" ")
+    if at < 0 or line[at + 1 : at + 8] not in _STREAMS:
+        return None
+    tag, _, text = line[at + 8 :].partition(b" ")
+    first = tag.partition(b":")[0]
+    if first == b"F":
+        return Record(line[:at], text + b"\n")
+    return Record(line[:at], text) if first == b"P" else None
+
+
+def read_json(line: bytes) -> Record | None:
+    """A line of Docker's format; None for anything else."""
+    try:
+        entry = json.loads(line)
+        return Record(entry["time"].encode(), entry["log"].encode())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def nine_digits(time: bytes) -> bytes | None:
+    """A time with all nine digits of its fraction; None when it is none."""
+    match = _TIME.fullmatch(time)
+    if match is None:
+        return None
+    return match[1] + b"." + (match[2] or b"").ljust(9, b"0") + match[3]
+
+
+class Formatter:
+    """Turns the bytes of one container's log, in any pieces, into what is shown.
+
+    ``done`` when nothing more is wanted. One formatter goes on over a rotation.
+    """
+
+    def __init__(
+        self,
+        *,
+        timestamps: bool = False,
+        since: float | None = None,
+        limit: int | None = None,
+        records: int | None = None,
+    ) -> None:
+        """``since`` in Unix seconds, ``limit`` in bytes, ``records`` at most."""
+        self._timestamps = timestamps
+        self._since = since
+        self._left = limit
+        self._records = records
+        self._rest = b""
+        self._new_line = True
+        self._read: Callable[[bytes], Record | None] | None = None
+        self.done = limit == 0 or records == 0
+
+    def feed(self, data: bytes) -> bytes:
+        """What complete lines of this piece give."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > MAX_LINE:
+            self._rest = b""
+        return self._show(lines)
+
+    def finish(self) -> bytes:
+        """What a last line without newline gives: the file has ended."""
+        rest, self._rest = self._rest, b""
+        return self._show([rest]) if rest else b""
+
+    def _show(self, lines: list[bytes]) -> bytes:
+        shown: list[bytes] = []
+        plain = not self._timestamps and self._since is None
+        for line in lines:
+            if self.done:
+                break
+            record = self._record(line)
+            if record is None:
+                continue
+            if not plain and not self._passes(record, shown):
+                continue
+            shown.append(record.text)
+            self._new_line = record.text.endswith(b"\n") or not record.text
+            if self._records is not None:
+                self._records -= 1
+                self.done = self._records <= 0
+        return self._cut(b"".join(shown))
+
+    def _record(self, line: bytes) -> Record | None:
+        if self._read is None:
+            for read in (read_cri, read_json):
+                if (record := read(line)) is not None:
+                    self._read = read
+                    return record
+            return None
+        return self._read(line)
+
+    def _passes(self, record: Record, shown: list[bytes]) -> bool:
+        time = nine_digits(record.time)
+        if time is None:
+            return False
+        if self._since is not None and parse_time(time.decode()) < self._since:
+            return False
+        if self._timestamps and self._new_line:
+            shown += (time, b" ")
+        return True
+
+    def _cut(self, text: bytes) -> bytes:
+        if self._left is None:
+            return text
+        text = text[: self._left]
+        self._left -= len(text)
+        self.done = self.done or self._left <= 0
+        return text

@@ -1,0 +1,71 @@
+"""What the server's handlers see of the agent: questions only, nothing that changes a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.protocol import RuntimeService
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The agent as the server sees it.
+
+    Attributes:
+        status_of: the newest API status of a pod by uid; None when none is kept.
+        checks: health checks by name; empty text means well.
+        configz: the settings as a KubeletConfiguration document.
+        pod_logs_dir: podLogsDir; no log outside it is read.
+    """
+
+    node_name: str
+    pods: PodManager
+    cache: PodStatusCache
+    runtime: RuntimeService
+    status_of: Callable[[str], api.PodStatus | None]
+    checks: Mapping[str, Callable[[], str]]
+    render_metrics: Callable[[], bytes]
+    render_probe_metrics: Callable[[], bytes]
+    configz: Callable[[], Mapping[str, Any]]
+    pod_logs_dir: str
+
+    def pod(self, namespace: str, name: str, uid: str = "") -> Pod | None:
+        """A pod by name; with ``uid`` (of its mirror, if it likes) only if it is that one."""
+        found = self.pods.by_name(namespace, name)
+        if found is None or (uid and self.pods.translate_uid(uid) != found.uid):
+            return None
+        return found
+
+    def status(self, pod: Pod) -> api.PodStatus:
+        """The newest status: ours, else that of the object."""
+        return self.status_of(pod.uid) or pod.status
+
+    def in_runtime(self, pod: Pod) -> PodRuntimeStatus | None:
+        """What the runtime has of a pod."""
+        return self.cache.status(pod.uid)
+
+    def container(self, pod: Pod, name: str) -> ContainerStatus | None:
+        """The newest record of a container, the running one first."""
+        status = self.in_runtime(pod)
+        if status is None:
+            return None
+        running = [each for each in status.running_containers if each.name == name]
+        return running[0] if running else status.newest(name)
+
+
+def declared_container(pod: Pod, name: str) -> api.Container | None:
+    """A container of any kind in a pod's spec."""
+    spec: Any = pod.spec
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            if container.get("name") == name:
+                found: api.Container = container
+                return found
+    return None

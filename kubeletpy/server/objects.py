@@ -1,0 +1,84 @@
+"""Handlers of what the agent knows: pods, settings, health, metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from kubeletpy.api.types import JSON
+from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.server.app import Handler
+from kubeletpy.server.health import healthz_text
+from kubeletpy.server.node_view import NodeView
+
+
+def pod_list(items: list[Any]) -> JSON:
+    """A v1 PodList."""
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+
+def running_pod(status: PodRuntimeStatus) -> JSON | None:
+    """A pod as far as the runtime knows it; None when nothing of it runs."""
+    running = status.running_containers
+    if not running:
+        return None
+    containers = [{"name": c.name, "image": c.image, "resources": {}} for c in running]
+    metadata = {"name": status.name, "namespace": status.namespace, "uid": status.uid}
+    return {"metadata": metadata, "spec": {"containers": containers}, "status": {}}
+
+
+def handlers(view: NodeView) -> Mapping[str, Handler]:
+    """Handlers by route name."""
+
+    async def pods(_request: web.Request) -> web.StreamResponse:
+        items: list[Any] = []
+        for pod in view.pods.pods():
+            obj: JSON = {**pod.object}
+            if pod.is_static:
+                obj["status"] = view.status(pod)
+            items.append(obj)
+        return _json(pod_list(items))
+
+    async def running_pods(_request: web.Request) -> web.StreamResponse:
+        found = (running_pod(status) for uid in view.cache if (status := view.cache.status(uid)))
+        return _json(pod_list([pod for pod in found if pod is not None]))
+
+    async def configz(_request: web.Request) -> web.StreamResponse:
+        return _json({"kubeletconfig": dict(view.configz())})
+
+    async def healthz(request: web.Request) -> web.StreamResponse:
+        if (name := request.match_info.get("check")) is not None:
+            check = view.checks.get(name)
+            if check is None:
+                return web.Response(text="404 page not found\n", status=404)
+            problem = check()
+            return web.Response(text=problem or "ok", status=500 if problem else 200)
+        excluded = set(request.query.getall("exclude", []))
+        checks = {name: check for name, check in view.checks.items() if name not in excluded}
+        healthy, text = healthz_text(checks, verbose="verbose" in request.query)
+        return web.Response(text=text, status=200 if healthy else 500)
+
+    async def metrics(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=view.render_metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def probe_metrics(_request: web.Request) -> web.StreamResponse:
+        body = view.render_probe_metrics()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    return {
+        "pods": pods,
+        "runningpods": running_pods,
+        "configz": configz,
+        "healthz": healthz,
+        "metrics": metrics,
+        "probe_metrics": probe_metrics,
+    }
+
+
+def _json(value: JSON) -> web.Response:
+    body = json.dumps(value, separators=(",", ":")).encode()
+    return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,116 @@
+"""What the agent's server serves, and what a client must be allowed to do for each of it.
+
+Pure. Permissions belong to the route that answers, not to the text of the path, so that no spelling
+of a path is judged as another than the one that is served. Source: docs/reference, server table;
+KEP-2862 for the fine-grained subresources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+VERBS: Mapping[str, str] = {
+    "GET": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+PROXY = ("proxy",)
+"""What everything needs that has no subresource of its own, and what is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that is served.
+
+    Attributes:
+        name: which handler answers.
+        paths: patterns of the path.
+        methods: HTTP methods; others get 405.
+        subresources: of ``nodes``; a client that may on any one of them may.
+        debugging: not served when enableDebuggingHandlers is off.
+        read_only: served on the read-only port too, without authentication.
+        long_running: may take as long as the client likes.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    methods: tuple[str, ...]
+    subresources: tuple[str, ...] = PROXY
+    debugging: bool = False
+    read_only: bool = False
+    long_running: bool = False
+
+
+_POD = "/{namespace}/{pod}"
+_UID = "/{namespace}/{pod}/{uid}"
+_BOTH = ("GET", "POST")
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "healthz",
+        ("/healthz", "/healthz/{check}"),
+        ("GET",),
+        ("healthz", "proxy"),
+        read_only=True,
+    ),
+    Route("pods", ("/pods", "/pods/"), ("GET",), ("pods", "proxy"), read_only=True),
+    Route(
+        "runningpods",
+        ("/runningpods", "/runningpods/"),
+        ("GET",),
+        ("pods", "proxy"),
+        debugging=True,
+    ),
+    Route("configz", ("/configz",), ("GET",), ("configz", "proxy")),
+    Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True),
+    Route("probe_metrics", ("/metrics/probes",), ("GET",), ("metrics",), read_only=True),
+    Route(
+        "container_logs",
+        (f"/containerLogs{_POD}/{{container}}",),
+        ("GET",),
+        debugging=True,
+        long_running=True,
+    ),
+    Route(
+        "exec",
+        (f"/exec{_POD}/{{container}}", f"/exec{_UID}/{{container}}"),
+        _BOTH,
+        debugging=True,
+        long_running=True,
+    ),
+    Route(
+        "attach",
+        (f"/attach{_POD}/{{container}}", f"/attach{_UID}/{{container}}"),
+        _BOTH,
+        debugging=True,
+        long_running=True,
+    ),
+    Route(
+        "port_forward",
+        (f"/portForward{_POD}", f"/portForward{_UID}"),
+        _BOTH,
+        debugging=True,
+        long_running=True,
+    ),
+    Route(
+        "run",
+        (f"/run{_POD}/{{container}}", f"/run{_UID}/{{container}}"),
+        ("POST",),
+        debugging=True,
+        long_running=True,
+    ),
+)
+
+
+def verb_of(method: str) -> str:
+    """The API's verb for an HTTP method; empty for methods that have none."""
+    return VERBS.get(method, "")
+
+
+def refusal(user: str, verb: str, subresources: tuple[str, ...]) -> str:
+    """The text of a 403, as the kubelet words it."""
+    listed = " ".join(subresources)
+    return f"Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{listed}])"

@@ -1,0 +1,157 @@
+"""/exec, /attach, /portForward and /run: what is asked for, found, and handed to the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aiohttp import web
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import Code, CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.server.app import Handler
+from kubeletpy.server.node_view import NodeView, declared_container
+from kubeletpy.server.streaming.link import RuntimeLink
+from kubeletpy.server.streaming.options import (
+    BadStreamRequest,
+    Way,
+    offered_protocols,
+    read_ports,
+    read_streams,
+    way_of,
+)
+from kubeletpy.wire.takeover import is_upgrade
+
+MAX_ARGUMENTS = 4096
+RETRY_S = "10"
+
+
+def refused(error: CRIError) -> web.Response:
+    """A CRI error as the HTTP answer that it stands for."""
+    text = f"{error.details or error.code}\n"
+    if error.code is Code.NOT_FOUND:
+        return web.Response(status=404, text=text)
+    if error.code is Code.RESOURCE_EXHAUSTED:
+        return web.Response(status=429, text=text, headers={"Retry-After": RETRY_S})
+    return web.Response(status=500, text=text)
+
+
+class StreamHandlers:
+    """Handlers by route name in ``by_route``."""
+
+    def __init__(self, view: NodeView, link: RuntimeLink) -> None:
+        self._view = view
+        self._link = link
+        self.by_route: Mapping[str, Handler] = {
+            "exec": self._exec,
+            "attach": self._attach,
+            "port_forward": self._port_forward,
+            "run": self._run,
+        }
+
+    def _find(self, request: web.Request) -> Pod:
+        place = request.match_info
+        pod = self._view.pod(place["namespace"], place["pod"], place.get("uid", ""))
+        if pod is None:
+            raise web.HTTPNotFound(text="pod does not exist\n")
+        return pod
+
+    def _container_of(self, request: web.Request, pod: Pod) -> str:
+        name = request.match_info["container"]
+        record = self._view.container(pod, name)
+        if record is None:
+            raise web.HTTPInternalServerError(text=f'container not found ("{name}")\n')
+        return record.id
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        try:
+            streams = read_streams(list(request.query.items()))
+        except BadStreamRequest as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        pod = self._find(request)
+        wanted = cri.ExecRequest(
+            container_id=self._container_of(request, pod),
+            cmd=_command(request.query.getall("command", [])),
+            tty=streams.tty,
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+        )
+        _need_upgrade(request)
+        try:
+            url = await self._view.runtime.exec(wanted)
+        except CRIError as error:
+            return refused(error)
+        return await self._link.join(request, url, streams)
+
+    async def _attach(self, request: web.Request) -> web.StreamResponse:
+        try:
+            streams = read_streams(list(request.query.items()))
+        except BadStreamRequest as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        pod = self._find(request)
+        declared = declared_container(pod, request.match_info["container"])
+        tty = bool(declared and declared.get("tty"))
+        wanted = cri.AttachRequest(
+            container_id=self._container_of(request, pod),
+            stdin=streams.stdin,
+            tty=tty,
+            stdout=streams.stdout,
+            stderr=streams.stderr and not tty,
+        )
+        _need_upgrade(request)
+        try:
+            url = await self._view.runtime.attach(wanted)
+        except CRIError as error:
+            return refused(error)
+        return await self._link.join(request, url, streams)
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        pod = self._find(request)
+        upgrade = request.headers.get("Upgrade", "")
+        protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
+        tunnelled = way_of(upgrade, protocols) is Way.TUNNELLED
+        websocket = upgrade.lower() == "websocket" and not tunnelled
+        try:
+            ports = read_ports(list(request.query.items()), websocket=websocket)
+        except BadStreamRequest as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        status = self._view.in_runtime(pod)
+        sandbox = next((s for s in status.sandboxes if s.ready), None) if status else None
+        if sandbox is None:
+            raise web.HTTPInternalServerError(text=f"pod {pod.key} has no running sandbox\n")
+        _need_upgrade(request)
+        try:
+            url = await self._view.runtime.port_forward(
+                cri.PortForwardRequest(pod_sandbox_id=sandbox.id, port=ports)
+            )
+        except CRIError as error:
+            return refused(error)
+        return await self._link.join(request, url)
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        pod = self._find(request)
+        command = _command(request.query.get("cmd", "").split(" "))
+        try:
+            answer = await self._view.runtime.exec_sync(
+                self._container_of(request, pod), command, 0
+            )
+        except CRIError as error:
+            return refused(error)
+        output = bytes(answer.stdout) + bytes(answer.stderr)
+        if answer.exit_code:
+            text = f"\ncommand terminated with exit code {answer.exit_code}\n".encode()
+            return web.Response(status=500, body=output + text, content_type="text/plain")
+        return web.Response(body=output, content_type="text/plain")
+
+
+def _command(given: Sequence[str]) -> list[str]:
+    if len(given) > MAX_ARGUMENTS:
+        raise web.HTTPBadRequest(text="too many arguments\n")
+    return list(given)
+
+
+def _need_upgrade(request: web.Request) -> None:
+    """Before the runtime is asked for a URL: each one waits in its memory to be used."""
+    if not is_upgrade(request):
+        raise web.HTTPBadRequest(text="Upgrade request required\n")

@@ -1,0 +1,165 @@
+"""From a client's upgrade to the runtime's streaming server, by the way that fits.
+
+The URL comes from the runtime and holds a one-time token: it must never be logged or shown. What a
+client sent of credentials is not passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from kubeletpy.server.streaming.options import (
+    TUNNEL,
+    V5,
+    Streams,
+    Way,
+    offered_protocols,
+    way_of,
+)
+from kubeletpy.server.streaming.translate import Translation, Tunnel
+from kubeletpy.wire import takeover
+from kubeletpy.wire.upgrade import HOP_HEADERS, Answer, Headers, UpgradeFailed, ask
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 30.0
+CLOSE_S = 5.0
+MAX_MESSAGE = 4 << 20
+"""Bytes of a WebSocket message that is translated."""
+_EXEC_PROTOCOL = "v4.channel.k8s.io"
+_FORWARD_PROTOCOL = "portforward.k8s.io"
+
+
+class _Carrier(Protocol):
+    moved: bool
+
+
+class RuntimeLink:
+    """Passes upgrades on. ``idle_timeout`` in seconds, 0 for none."""
+
+    def __init__(self, idle_timeout: float) -> None:
+        self._idle = idle_timeout
+
+    async def join(
+        self, request: web.Request, url: str, streams: Streams | None = None
+    ) -> web.StreamResponse:
+        """Join a client to the runtime's URL until either closes; no ``streams``: port-forward."""
+        protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
+        way = way_of(request.headers.get("Upgrade", ""), protocols)
+        try:
+            if way is Way.RAW:
+                answer = await self._ask(url, request.method, _passed_on(request))
+                if answer.status != 101:
+                    return _refusal(answer)
+                return await takeover.join(request, answer, idle_timeout=self._idle)
+            if (way is Way.TUNNELLED) != (streams is None):
+                return web.Response(status=400, text="this subprotocol is not for this\n")
+            protocol = _FORWARD_PROTOCOL if streams is None else _EXEC_PROTOCOL
+            headers = [
+                ("Connection", "Upgrade"),
+                ("Upgrade", "SPDY/3.1"),
+                ("X-Stream-Protocol-Version", protocol),
+            ]
+            answer = await self._ask(url, "POST", headers)
+        except UpgradeFailed:
+            log.warning("the runtime's streaming server can't be used", exc_info=True)
+            return web.Response(status=502, text="the runtime's streaming server failed\n")
+        if answer.status != 101:
+            return _refusal(answer)
+        return await self._carry(request, answer, streams)
+
+    async def _ask(self, url: str, method: str, headers: Headers) -> Answer:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UpgradeFailed("the runtime gave no URL of a streaming server")
+        tls = ssl.create_default_context() if parts.scheme == "https" else None
+        port = parts.port or (443 if tls else 80)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return await ask(
+            parts.hostname,
+            port,
+            method=method,
+            target=target,
+            headers=[("Host", parts.netloc.rpartition("@")[2]), *headers],
+            timeout=CONNECT_S,
+            tls=tls,
+        )
+
+    async def _carry(
+        self, request: web.Request, answer: Answer, streams: Streams | None
+    ) -> web.StreamResponse:
+        socket = web.WebSocketResponse(
+            protocols=(TUNNEL,) if streams is None else (V5,),
+            max_msg_size=MAX_MESSAGE,
+            compress=False,
+            timeout=CLOSE_S,
+        )
+        async with _streams_of(answer) as (reader, writer):
+            await socket.prepare(request)
+            try:
+                if streams is None:
+                    tunnel = Tunnel(socket, reader, writer)
+                    await self._until_idle(tunnel, tunnel.run)
+                else:
+                    exec_ = Translation(socket, reader, writer)
+                    await self._until_idle(exec_, lambda: exec_.run(streams))
+            except* (ConnectionError, ValueError) as broken:
+                log.debug("a stream broke", extra={"why": str(broken.exceptions[0])})
+            await socket.close()
+        return socket
+
+    async def _until_idle(self, carrier: _Carrier, run: Callable[[], Awaitable[None]]) -> None:
+        if not self._idle:
+            await run()
+            return
+        running = asyncio.ensure_future(run())
+        try:
+            while not running.done():
+                carrier.moved = False
+                await asyncio.wait({running}, timeout=self._idle)
+                if not running.done() and not carrier.moved:
+                    return
+            await running
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+
+@asynccontextmanager
+async def _streams_of(
+    answer: Answer,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """The connection of an answer as asyncio streams; closed in the end."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 18)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport = answer.transport
+    try:
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if answer.rest:
+            reader.feed_data(answer.rest)
+        transport.resume_reading()
+        yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+    finally:
+        transport.abort()
+
+
+def _passed_on(request: web.Request) -> Headers:
+    """A client's headers for the runtime: all but credentials and those of this hop."""
+    return [
+        (name, value) for name, value in request.headers.items() if name.lower() not in HOP_HEADERS
+    ]
+
+
+def _refusal(answer: Answer) -> web.Response:
+    text = answer.body.decode("utf-8", "replace")
+    return web.Response(status=answer.status if answer.status >= 400 else 502, text=text)

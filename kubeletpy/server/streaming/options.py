@@ -1,0 +1,85 @@
+"""What an exec, attach or port-forward request asks for. Pure. Source: docs/reference, server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+V5 = "v5.channel.k8s.io"
+TUNNEL = "SPDY/3.1+portforward.k8s.io"
+MAX_PORTS = 64
+
+
+class BadStreamRequest(ValueError):
+    """400: the text says what is wrong."""
+
+
+class Way(Enum):
+    """How a client's upgrade reaches the runtime."""
+
+    RAW = auto()
+    """As it is: SPDY, and WebSockets that the runtime speaks itself."""
+    TRANSLATED = auto()
+    """A WebSocket that can close one direction, which no runtime's own WebSocket can."""
+    TUNNELLED = auto()
+    """SPDY inside a WebSocket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Which streams of a process are wanted."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+
+def read_streams(query: Sequence[tuple[str, str]]) -> Streams:
+    """The streams of a query: only ``1`` means on, and a terminal has no stderr of its own.
+
+    Raises:
+        BadStreamRequest: none is wanted.
+    """
+    first: dict[str, str] = {}
+    for key, value in query:
+        first.setdefault(key, value)
+    stdin, stdout, stderr, tty = (
+        first.get(name) == "1" for name in ("input", "output", "error", "tty")
+    )
+    if not (stdin or stdout or stderr):
+        raise BadStreamRequest("you must specify at least 1 of stdin, stdout, stderr")
+    return Streams(stdin, stdout, stderr and not tty, tty)
+
+
+def read_ports(query: Sequence[tuple[str, str]], *, websocket: bool) -> list[int]:
+    """The ports of a port-forward over a plain WebSocket; SPDY names its ports stream by stream.
+
+    Raises:
+        BadStreamRequest: no port, or one that is none.
+    """
+    if not websocket:
+        return []
+    ports: list[int] = []
+    for text in (part for key, value in query if key == "port" for part in value.split(",")):
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) < 65536):
+            raise BadStreamRequest(f'invalid port "{text[:20]}"')
+        ports.append(int(text))
+    if not ports or len(ports) > MAX_PORTS:
+        raise BadStreamRequest('query parameter "port" is required')
+    return ports
+
+
+def offered_protocols(header: str) -> list[str]:
+    """The subprotocols of a Sec-WebSocket-Protocol header."""
+    return [part.strip() for part in header.split(",") if part.strip()]
+
+
+def way_of(upgrade: str, protocols: Sequence[str]) -> Way:
+    """How to pass a request on, by its Upgrade header and subprotocols."""
+    if upgrade.lower() != "websocket":
+        return Way.RAW
+    if TUNNEL in protocols:
+        return Way.TUNNELLED
+    return Way.TRANSLATED if V5 in protocols else Way.RAW

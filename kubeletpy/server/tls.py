@@ -1,0 +1,126 @@
+"""The TLS of the agent's server: its certificate, the clients' authority, and new files at once.
+
+Files are looked at when a client connects, so a rotated certificate or authority needs no restart.
+A new file that can't be used is told once, and the old one goes on. Must never log a key.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.host import openssl
+from kubeletpy.host.openssl import KeyPair
+
+log = logging.getLogger(__name__)
+
+VERSIONS = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS10": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+"""tlsMinVersion; nothing below 1.2 is spoken whatever is set."""
+_SELF_SIGNED = "kubelet"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files; ``client_ca`` None: no client certificate is asked for."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> KeyPair:
+    """``kubelet.crt`` and ``kubelet.key`` in a directory, made if they are not there.
+
+    Blocking: may run openssl.
+
+    Raises:
+        CertificateError: openssl is missing or failed.
+        OSError: the directory can't be written.
+    """
+    pair = KeyPair.named(directory, _SELF_SIGNED)
+    if not pair.loads():
+        names = [f"DNS:{node_name}", *(f"IP:{address}" for address in addresses)]
+        openssl.make_self_signed(pair, node_name, names)
+    return pair
+
+
+class ServingTls:
+    """The SSL context to listen with (``context``); it follows the files."""
+
+    def __init__(self, files: TlsFiles, min_version: str = "", ciphers: Sequence[str] = ()) -> None:
+        """Raises OSError or ssl.SSLError when the files can't be used."""
+        self._files = files
+        self._minimum = VERSIONS[min_version]
+        self._ciphers = openssl_names(ciphers)
+        self._seen = self._look()
+        self.context = self._current = self._load()
+        self.context.sni_callback = self._greet
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = self._minimum
+        # a resumed session would not be judged by a new authority
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        if self._ciphers:
+            context.set_ciphers(self._ciphers)
+        context.load_cert_chain(self._files.certificate, self._files.key)
+        if self._files.client_ca is not None:
+            context.verify_mode = ssl.CERT_OPTIONAL
+            context.load_verify_locations(str(self._files.client_ca))
+        return context
+
+    def _greet(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._current = self._load()
+            except (OSError, ssl.SSLError) as error:
+                log.warning(
+                    "the new serving certificate or client authority can't be used; "
+                    "the old one goes on",
+                    extra={"why": str(error), "certificate": str(self._files.certificate)},
+                )
+        if self._current is not self.context:
+            connection.context = self._current
+
+    def _look(self) -> tuple[tuple[int, int] | None, ...]:
+        paths = [self._files.certificate, self._files.key, self._files.client_ca]
+        return tuple(_stamp(path) for path in paths if path is not None)
+
+
+def openssl_names(suites: Sequence[str]) -> str:
+    """tlsCipherSuites, named as Go names them, as OpenSSL's cipher list; TLS 1.3 has its own.
+
+    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``.
+    """
+    names = []
+    for suite in suites:
+        exchange, found, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+        if not found:
+            continue
+        name = cipher.replace("AES_128_CBC", "AES128").replace("AES_256_CBC", "AES256")
+        name = name.replace("AES_128", "AES128").replace("AES_256", "AES256")
+        name = name.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+        prefix = "" if exchange == "RSA" else exchange + "_"
+        names.append((prefix + name).replace("_", "-"))
+    return ":".join(names)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino

@@ -1,0 +1,95 @@
+"""The agent's HTTPS server from the settings: what it may show of the agent, and to whom.
+
+Must never listen where settings don't say so, and never answer before it knows who may ask.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.clock import SystemClock
+from kubeletpy.config import KubeletSettings, NodeFlags, document
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.build import Ports, ServerSettings
+from kubeletpy.server.node_view import NodeView
+
+if TYPE_CHECKING:
+    from kubeletpy.agent import Agent
+
+REVIEW_QPS, REVIEW_BURST = 50, 100
+"""Requests per second to the API on behalf of clients: apart from what pods need."""
+
+
+def server_settings(settings: KubeletSettings, flags: NodeFlags) -> ServerSettings:
+    """What the settings say about the server."""
+    authentication, authorization = settings.authentication, settings.authorization
+    return ServerSettings(
+        address=settings.address,
+        port=settings.port,
+        read_only_port=settings.read_only_port,
+        certificate=settings.tls_cert_file,
+        key=settings.tls_private_key_file,
+        client_ca=authentication.x509.client_ca_file,
+        tls_min_version=settings.tls_min_version,
+        tls_ciphers=settings.tls_cipher_suites,
+        certificate_dir=_certificate_dir(flags),
+        access=AccessSettings(
+            token_reviews=authentication.webhook.enabled,
+            token_ttl=authentication.webhook.cache_ttl,
+            anonymous=authentication.anonymous.enabled,
+            always_allow=authorization.mode == "AlwaysAllow",
+            allowed_ttl=authorization.webhook.cache_authorized_ttl,
+            refused_ttl=authorization.webhook.cache_unauthorized_ttl,
+        ),
+        debugging=settings.enable_debugging_handlers,
+        idle_timeout=settings.streaming_connection_idle_timeout,
+    )
+
+
+def _certificate_dir(flags: NodeFlags) -> Path:
+    """--cert-dir; left as it is by default, the certificates live with everything else."""
+    default = NodeFlags().cert_dir
+    return Path(flags.root_dir) / "pki" if flags.cert_dir == default else Path(flags.cert_dir)
+
+
+def bind(settings: KubeletSettings, flags: NodeFlags) -> Ports | None:
+    """The ports, bound; None when enableServer is off. Raises ServerError."""
+    return Ports(server_settings(settings, flags)) if settings.enable_server else None
+
+
+async def serve(
+    ports: Ports,
+    agent: Agent,
+    settings: KubeletSettings,
+    client: KubeClient | None,
+    stack: AsyncExitStack,
+) -> None:
+    """Answer on the ports until the stack is closed. Raises ServerError."""
+    parts = agent.parts
+    view = NodeView(
+        node_name=parts.node.name,
+        pods=agent.pods,
+        cache=agent.cache,
+        runtime=parts.runtime,
+        status_of=agent.statuses.get_status,
+        checks={
+            "ping": lambda: "",
+            "runtime": agent.monitor.runtime_error,
+            "syncloop": agent.sync_loop_error,
+        },
+        render_metrics=agent.render_metrics,
+        render_probe_metrics=agent.metrics.render_probes,
+        configz=lambda: document(settings),
+        pod_logs_dir=settings.pod_logs_dir,
+    )
+    await ports.serve(
+        view,
+        client and client.limited(qps=REVIEW_QPS, burst=REVIEW_BURST),
+        agent.metrics.http,
+        SystemClock(),
+        stack,
+        node_ips=parts.node_ips,
+    )

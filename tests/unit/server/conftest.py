@@ -1,0 +1,16 @@
+"""Certificates once for all tests of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.server.helpers import Pki
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Made once: openssl takes its time."""
+    directory: Path = tmp_path_factory.mktemp("pki")
+    return Pki(directory)

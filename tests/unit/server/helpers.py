@@ -1,0 +1,143 @@
+"""A real server on loopback with certificates, and an API that reviews as a test says."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import SystemClock
+from kubeletpy.host import openssl
+from kubeletpy.host.openssl import KeyPair
+from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.build import Ports, ServerSettings
+from kubeletpy.server.node_view import NodeView
+
+
+class Reviewer:
+    """Answers reviews: tokens to users, and (user, verb, subresource) to yes."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, JSON] = {}
+        self.allowed: set[tuple[str, str, str]] = set()
+        self.down = False
+        self.asked: list[JSON] = []
+
+    async def create(
+        self, resource: Any, obj: JSON, namespace: str | None = None, **_: Any
+    ) -> JSON:
+        self.asked.append(obj)
+        if self.down:
+            raise Unavailable("down")
+        spec = obj["spec"]
+        if resource.kind == "TokenReview":
+            user = self.tokens.get(spec["token"])
+            return {**obj, "status": {"authenticated": user is not None, "user": user or {}}}
+        about = spec["resourceAttributes"]
+        assert (about["resource"], about["name"]) == ("nodes", "node-1")
+        key = (spec["user"], about["verb"], about["subresource"])
+        return {**obj, "status": {"allowed": key in self.allowed}}
+
+
+class Pki:
+    """An authority, a client of it, and an authority nobody knows."""
+
+    def __init__(self, directory: Path) -> None:
+        names = ("ca", "client", "other-ca", "stranger", "server")
+        self.ca, self.client, self.other_ca, self.stranger, self.server = (
+            KeyPair.named(directory, name) for name in names
+        )
+        openssl.make_authority(self.ca, "ca")
+        openssl.make_authority(self.other_ca, "other")
+        openssl.sign(self.client, self.ca, name="alice", organization="team")
+        openssl.sign(self.stranger, self.other_ca, name="alice", organization="team")
+        names_ = ["DNS:localhost", "IP:127.0.0.1"]
+        openssl.sign(self.server, self.ca, name="node-1", server_alternatives=names_)
+
+    def context(self, client: KeyPair | None = None) -> ssl.SSLContext:
+        """For a client that trusts the authority."""
+        made = ssl.create_default_context(cafile=str(self.ca.certificate))
+        if client is not None:
+            made.load_cert_chain(client.certificate, client.key)
+        return made
+
+
+class Running:
+    """A server that runs."""
+
+    def __init__(self, port: int, pki: Pki, view: NodeView) -> None:
+        self.url = f"https://127.0.0.1:{port}"
+        self.port = port
+        self.pki = pki
+        self.view = view
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        client: KeyPair | None = None,
+        token: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, str]:
+        """Status and text of an answer."""
+        given = dict(headers or {})
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        connector = aiohttp.TCPConnector(ssl=self.pki.context(client))
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.request(method, self.url + path, headers=given) as answer,
+        ):
+            return answer.status, await answer.text()
+
+
+def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
+    """A node with these pods."""
+    manager = PodManager()
+    for pod in pods:
+        manager.put(Pod(cast(Any, pod)))
+    return NodeView(
+        node_name="node-1",
+        pods=manager,
+        cache=PodStatusCache(),
+        runtime=runtime,
+        status_of=lambda uid: None,
+        checks={"ping": lambda: "", "syncloop": lambda: ""},
+        render_metrics=lambda: b"a_metric 1\n",
+        render_probe_metrics=lambda: b"a_probe_metric 1\n",
+        configz=lambda: {"kind": "KubeletConfiguration"},
+        pod_logs_dir=str(tmp_path / "logs"),
+    )
+
+
+@asynccontextmanager
+async def serving(
+    view: NodeView, api: Any, pki: Pki, access: AccessSettings | None = None, **settings: Any
+) -> AsyncIterator[Running]:
+    """A server for a view."""
+    ports = Ports(
+        ServerSettings(
+            address="127.0.0.1",
+            port=0,
+            certificate=str(pki.server.certificate),
+            key=str(pki.server.key),
+            client_ca=str(pki.ca.certificate),
+            access=access or AccessSettings(),
+            **settings,
+        )
+    )
+    async with AsyncExitStack() as stack:
+        stack.callback(ports.close)
+        await ports.serve(view, api, Metrics().http, SystemClock(), stack, node_ips=["127.0.0.1"])
+        yield Running(ports.port, pki, view)

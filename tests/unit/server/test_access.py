@@ -1,0 +1,235 @@
+"""Nobody gets anything without saying who they are and being allowed it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from kubeletpy.clock import SystemClock
+from kubeletpy.host import openssl
+from kubeletpy.host.openssl import KeyPair
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.build import Ports, ServerError, ServerSettings
+from kubeletpy.server.routes import ROUTES, VERBS, Route
+from kubeletpy.server.tls import openssl_names
+from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
+
+PATHS = [(route, path) for route in ROUTES for path in route.paths]
+IDS = [path for _, path in PATHS]
+
+
+def concrete(path: str) -> str:
+    for name in ("namespace", "pod", "uid", "container", "check"):
+        path = path.replace(f"{{{name}}}", name)
+    return path
+
+
+@pytest.mark.parametrize(("route", "path"), PATHS, ids=IDS)
+async def test_each_route_wants_identity_and_permission(
+    route: Route, path: str, pki: Pki, tmp_path: Path
+) -> None:
+    api = Reviewer()
+    api.tokens["good"] = {"username": "bob", "groups": ["g"]}
+    async with serving(make_view(tmp_path), api, pki) as server:
+        for method in (*VERBS, "OPTIONS"):
+            where = (method, concrete(path))
+            assert await server.ask(*where) == (401, "Unauthorized")
+            assert await server.ask(*where, token="bad") == (401, "Unauthorized")
+            assert (await server.ask(*where, token="good"))[0] == 403
+            status, text = await server.ask(*where, client=pki.client)
+            assert status == 403, "a certificate alone allows nothing"
+            verb = VERBS.get(method, "")
+            # 405 has no route: it is judged as everything unknown
+            asked = route.subresources if method in route.methods else ("proxy",)
+            listed = " ".join(asked)
+            assert text == (
+                f"Forbidden (user=alice, verb={verb}, resource=nodes, subresource(s)=[{listed}])"
+            )
+            with pytest.raises(aiohttp.ClientError):
+                await server.ask(*where, client=pki.stranger)
+
+
+@pytest.mark.parametrize(("route", "path"), PATHS, ids=IDS)
+async def test_any_one_of_the_subresources_is_enough(
+    route: Route, path: str, pki: Pki, tmp_path: Path
+) -> None:
+    for subresource in route.subresources:
+        api = Reviewer()
+        api.allowed = {("alice", VERBS[route.methods[0]], subresource)}
+        async with serving(make_view(tmp_path), api, pki) as server:
+            status, _ = await server.ask(route.methods[0], concrete(path), client=pki.client)
+            assert status not in (401, 403)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics/../pods",
+        "/metrics/%2e%2e/pods",
+        "/metrics%2f..%2fpods",
+        "//pods",
+        "/pods/x",
+        "/PODS",
+        "/metrics/../exec/a/b/c",
+        "/nothing",
+        "/",
+    ],
+)
+async def test_no_spelling_of_a_path_gives_more(path: str, pki: Pki, tmp_path: Path) -> None:
+    api = Reviewer()
+    api.allowed = {("alice", "get", "metrics")}
+    async with serving(make_view(tmp_path), api, pki) as server:
+        status, text = await raw(server, pki, path)
+        assert status == 403, text
+
+
+async def raw(server: Running, pki: Pki, path: str) -> tuple[int, str]:
+    """A request whose path nothing has tidied up."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", server.port, ssl=pki.context(pki.client)
+    )
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return int(answer.split()[1]), answer
+
+
+async def test_answers_are_kept_and_asked_for_once(pki: Pki, tmp_path: Path) -> None:
+    api = Reviewer()
+    api.tokens["good"] = {"username": "bob"}
+    api.allowed = {("bob", "get", "metrics")}
+    async with serving(make_view(tmp_path), api, pki) as server:
+        for _ in range(2):
+            answers = [server.ask("GET", "/metrics", token="good") for _ in range(5)]
+            assert await asyncio.gather(*answers) == [(200, "a_metric 1\n")] * 5
+    kinds = [review["kind"] for review in api.asked]
+    assert kinds == ["TokenReview", "SubjectAccessReview"]
+
+
+async def test_when_the_api_is_away_nobody_gets_in(pki: Pki, tmp_path: Path) -> None:
+    api = Reviewer()
+    api.down = True
+    async with serving(make_view(tmp_path), api, pki) as server:
+        assert await server.ask("GET", "/pods", token="good") == (401, "Unauthorized")
+        status, text = await server.ask("GET", "/pods", client=pki.client)
+        assert (status, text.startswith("Authorization error")) == (500, True)
+        api.down = False
+        api.tokens["good"] = {"username": "bob"}
+        api.allowed = {("bob", "get", "pods"), ("alice", "get", "proxy")}
+        assert (await server.ask("GET", "/pods", token="good"))[0] == 200
+        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
+    async with serving(make_view(tmp_path), None, pki) as server:
+        assert (await server.ask("GET", "/pods", token="good"))[0] == 401
+        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 500
+
+
+async def test_anonymous_only_when_enabled_and_not_with_a_wrong_token(
+    pki: Pki, tmp_path: Path
+) -> None:
+    api = Reviewer()
+    api.allowed = {("system:anonymous", "get", "healthz")}
+    access = AccessSettings(anonymous=True)
+    async with serving(make_view(tmp_path), api, pki, access) as server:
+        assert await server.ask("GET", "/healthz") == (200, "ok")
+        assert (await server.ask("GET", "/pods"))[0] == 403
+        assert (await server.ask("GET", "/healthz", token="wrong"))[0] == 401
+
+
+async def test_objects(pki: Pki, tmp_path: Path) -> None:
+    pod = {
+        "metadata": {"name": "a", "namespace": "b", "uid": "u"},
+        "spec": {"containers": [{"name": "c"}]},
+    }
+    async with serving(
+        make_view(tmp_path, pod), None, pki, AccessSettings(always_allow=True)
+    ) as server:
+        assert '"name":"a"' in (await server.ask("GET", "/pods", client=pki.client))[1]
+        running = await server.ask("GET", "/runningpods/", client=pki.client)
+        assert '"items":[]' in running[1]
+        config = await server.ask("GET", "/configz", client=pki.client)
+        assert config == (200, '{"kubeletconfig":{"kind":"KubeletConfiguration"}}')
+        assert (await server.ask("GET", "/healthz/ping", client=pki.client)) == (200, "ok")
+        assert (await server.ask("GET", "/healthz/other", client=pki.client))[0] == 404
+        assert (await server.ask("GET", "/nothing", client=pki.client))[0] == 404
+        assert (await server.ask("POST", "/pods", client=pki.client))[0] == 405
+
+
+async def test_debugging_off(pki: Pki, tmp_path: Path) -> None:
+    access = AccessSettings(always_allow=True)
+    async with serving(make_view(tmp_path), None, pki, access, debugging=False) as server:
+        for route, path in PATHS:
+            status, _ = await server.ask(route.methods[0], concrete(path), client=pki.client)
+            assert (status == 405) == route.debugging, path
+
+
+async def test_a_head_that_is_too_large_is_refused(pki: Pki, tmp_path: Path) -> None:
+    async with serving(make_view(tmp_path), Reviewer(), pki) as server:
+        status, text = await server.ask("GET", "/pods", headers={"X": "y" * 100_000})
+        assert status == 400
+        assert "Traceback" not in text
+
+
+async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> None:
+    mine = KeyPair.named(tmp_path, "server")
+    mine.store(pki.server)
+    client_ca = tmp_path / "client-ca.crt"
+    shutil.copy(pki.ca.certificate, client_ca)
+    settings = ServerSettings(
+        address="127.0.0.1",
+        port=0,
+        certificate=str(mine.certificate),
+        key=str(mine.key),
+        client_ca=str(client_ca),
+        access=AccessSettings(always_allow=True),
+    )
+    async with AsyncExitStack() as stack:
+        bound = Ports(settings)
+        view = make_view(tmp_path)
+        await bound.serve(view, None, Metrics().http, SystemClock(), stack, node_ips=[])
+        server = Running(bound.port, pki, view)
+        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
+        # spoilt files: the old certificate goes on
+        mine.certificate.write_text("spoilt")
+        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
+        openssl.sign(mine, pki.other_ca, name="x", server_alternatives=["IP:127.0.0.1"])
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await server.ask("GET", "/pods", client=pki.client)
+        mine.store(pki.server)
+        shutil.copy(pki.other_ca.certificate, client_ca)
+        assert (await server.ask("GET", "/pods", client=pki.stranger))[0] == 200
+        with pytest.raises(aiohttp.ClientError):
+            await server.ask("GET", "/pods", client=pki.client)
+
+
+def test_a_taken_port_is_told_with_what_to_do() -> None:
+    first = Ports(ServerSettings(address="127.0.0.1", port=0))
+    try:
+        with pytest.raises(ServerError, match=r"port: can't listen on 127\.0\.0\.1"):
+            Ports(ServerSettings(address="127.0.0.1", port=first.port))
+    finally:
+        first.close()
+
+
+def test_cipher_names() -> None:
+    assert openssl_names(
+        [
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            "TLS_RSA_WITH_AES_256_GCM_SHA384",
+            "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+            "TLS_AES_128_GCM_SHA256",
+        ]
+    ) == ":".join(
+        [
+            "ECDHE-RSA-AES128-GCM-SHA256",
+            "ECDHE-ECDSA-CHACHA20-POLY1305",
+            "AES256-GCM-SHA384",
+            "ECDHE-RSA-AES128-SHA",
+        ]
+    )
