@@ -26,7 +26,8 @@ Observe = Callable[[int | None, str, str, float], None]
 """Told of each try: HTTP code (None: no answer), HTTP method, host, seconds."""
 
 USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
-_MAX_CONNECTIONS = 100
+_MAX_CONNECTIONS = 4096
+"""A watch holds one as long as it lasts, and pods have a watch for each object they are made of."""
 _IDLE_SECONDS = 60
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

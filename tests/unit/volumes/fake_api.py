@@ -1,0 +1,90 @@
+"""A small API in memory: configMaps, secrets and tokens, with watches, refusals and counters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
+
+Key = tuple[str, str, str]
+
+
+class FakeApi:
+    """Implements what volumes ask of a KubeApi."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self.objects: dict[Key, JSON] = {}
+        self.calls: Counter[str] = Counter()
+        self.open_watches = 0
+        self.refusals: list[ApiError] = []
+        """Raised by the next calls, in order."""
+        self.down: ApiError | None = None
+        self._version = 1
+        self._queues: list[tuple[Key, asyncio.Queue[WatchEvent]]] = []
+
+    def put(self, name: str, resource: Resource = CONFIGMAPS, **fields: Any) -> None:
+        key = (resource.plural, "default", name)
+        kind = "MODIFIED" if key in self.objects else "ADDED"
+        self._version += 1
+        metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+        self.objects[key] = {"metadata": metadata, **fields}
+        self._tell(key, WatchEvent(kind, self.objects[key]))
+
+    def remove(self, name: str, resource: Resource = CONFIGMAPS) -> None:
+        key = (resource.plural, "default", name)
+        self._version += 1
+        self._tell(key, WatchEvent("DELETED", self.objects.pop(key)))
+
+    def _tell(self, key: Key, event: WatchEvent) -> None:
+        for wanted, queue in self._queues:
+            if wanted == key:
+                queue.put_nowait(event)
+
+    def _check(self, verb: str) -> None:
+        self.calls[verb] += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if self.down is not None:
+            raise self.down
+
+    async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
+        self._check("list")
+        name = given["field_selector"].removeprefix("metadata.name=")
+        found = self.objects.get((resource.plural, namespace, name))
+        version = {"resourceVersion": str(self._version)}
+        return {"metadata": version, "items": [found] if found else []}
+
+    async def watch(
+        self, resource: Resource, namespace: str, **given: Any
+    ) -> AsyncIterator[WatchEvent]:
+        self._check("watch")
+        name = given["field_selector"].removeprefix("metadata.name=")
+        queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        entry = ((resource.plural, namespace, name), queue)
+        self._queues.append(entry)
+        self.open_watches += 1
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self.open_watches -= 1
+            self._queues.remove(entry)
+
+    async def create(self, resource: Resource, obj: JSON, namespace: str, **given: Any) -> JSON:
+        self._check("create")
+        assert self._clock is not None
+        seconds = obj["spec"]["expirationSeconds"]
+        status = {
+            "token": f"token-{self.calls['create']}",
+            "expirationTimestamp": format_time(self._clock.now() + seconds),
+        }
+        self.last_request = (given["name"], obj)
+        return {**obj, "status": status}

@@ -1,0 +1,161 @@
+"""The layout of volumes of files: swaps that nobody sees half of, and what a crash leaves."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.volumes import atomic
+from kubeletpy.volumes.atomic import write_payload
+from kubeletpy.volumes.ownership import give_to_group, owned_mode
+from kubeletpy.volumes.payload import FileContent, Payload
+
+NOW = 1_700_000_000.0
+
+
+def files(**texts: str) -> Payload:
+    return {
+        name.replace("__", "/"): FileContent(text.encode(), 0o644) for name, text in texts.items()
+    }
+
+
+def shown(volume: Path) -> dict[str, str]:
+    """What a container sees."""
+    return {
+        str(path.relative_to(volume)): path.read_text()
+        for top in volume.iterdir()
+        if not top.name.startswith("..")
+        for path in ([top] if top.is_file() else top.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_layout(tmp_path: Path) -> None:
+    os.umask(0o077)
+    assert write_payload(str(tmp_path), files(a="1", d__x="2"), NOW)
+    assert shown(tmp_path) == {"a": "1", "d/x": "2"}
+    version = (tmp_path / "..data").readlink()
+    assert str(version).startswith("..2023_11_14_22_13_20.")
+    assert (tmp_path / "a").readlink() == Path("..data/a")
+    assert (tmp_path / "d").readlink() == Path("..data/d")
+    assert stat.S_IMODE((tmp_path / version).stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / version / "d").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / version / "a").stat().st_mode) == 0o644
+
+
+def test_equal_content_is_left_alone(tmp_path: Path) -> None:
+    write_payload(str(tmp_path), files(a="1"), NOW)
+    before = (tmp_path / "..data").readlink()
+    assert not write_payload(str(tmp_path), files(a="1"), NOW + 1)
+    assert (tmp_path / "..data").readlink() == before
+
+
+@pytest.mark.parametrize(
+    "later",
+    [files(a="2"), files(a="1", b="2"), files(b="1"), files(), files(a__b="1"), files(a="11")],
+)
+def test_an_update_shows_exactly_the_new_files(tmp_path: Path, later: Payload) -> None:
+    write_payload(str(tmp_path), files(a="1"), NOW)
+    assert write_payload(str(tmp_path), later, NOW + 1)
+    assert shown(tmp_path) == {path: content.data.decode() for path, content in later.items()}
+    assert len([entry for entry in tmp_path.iterdir() if entry.name.startswith("..2")]) == 1
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_crash_at_any_step_leaves_old_or_new_and_is_completed(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_payload(str(tmp_path), files(a="1", old="x"), NOW)
+    left = step
+
+    class Crash(Exception):
+        pass
+
+    def crashing(real):  # type: ignore[no-untyped-def]
+        def wrapped(*args, **kwargs):  # type: ignore[no-untyped-def]
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Crash
+            return real(*args, **kwargs)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        for name in ("mkdir", "symlink_to", "replace", "unlink"):
+            patch.setattr(Path, name, crashing(getattr(Path, name)))
+        patch.setattr(atomic, "_write_file", crashing(atomic._write_file))
+        patch.setattr(atomic.shutil, "rmtree", crashing(atomic.shutil.rmtree))
+        with pytest.raises(Crash):
+            write_payload(str(tmp_path), files(a="2", new="y"), NOW + 1)
+    assert (tmp_path / "a").read_text() in ("1", "2")
+    write_payload(str(tmp_path), files(a="2", new="y"), NOW + 2)
+    assert shown(tmp_path) == {"a": "2", "new": "y"}
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_reader_never_sees_half_an_update(tmp_path: Path) -> None:
+    write_payload(str(tmp_path), files(a="0", b="0"), NOW)
+    reader = os.fork()
+    if reader == 0:
+        try:
+            for _ in range(3000):
+                version = os.open(tmp_path / "..data", os.O_RDONLY)
+                try:
+                    texts = [
+                        os.read(os.open(name, os.O_RDONLY, dir_fd=version), 9) for name in "ab"
+                    ]
+                except FileNotFoundError:  # the version was removed meanwhile: read again
+                    continue
+                finally:
+                    os.close(version)
+                if texts[0] != texts[1]:
+                    os._exit(1)
+        except FileNotFoundError:
+            os._exit(2)
+        except OSError:
+            pass  # too many files are open: enough was seen
+        os._exit(0)
+    for number in range(200):
+        write_payload(str(tmp_path), files(a=str(number), b=str(number)), NOW + number)
+    assert os.waitpid(reader, 0)[1] == 0
+
+
+def test_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(FileExistsError):
+        write_payload(str(tmp_path), files(a="1"), NOW)
+
+
+@pytest.mark.parametrize(
+    ("mode", "read_only", "owned"),
+    [
+        (stat.S_IFREG | 0o400, False, 0o660),
+        (stat.S_IFREG | 0o400, True, 0o440),
+        (stat.S_IFREG | 0o755, True, 0o755),
+        (stat.S_IFDIR | 0o755, False, 0o2775),
+        (stat.S_IFDIR | 0o777, True, 0o2777),
+        (stat.S_IFDIR | 0o700, True, 0o2750),
+    ],
+)
+def test_modes_of_what_is_given_to_a_group(mode: int, read_only: bool, owned: int) -> None:
+    assert stat.S_IMODE(owned_mode(mode, read_only=read_only)) == owned
+
+
+def test_a_group_gets_everything_but_what_links_lead_to(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    outside.chmod(0o600)
+    volume = tmp_path / "volume"
+    (volume / "d").mkdir(parents=True)
+    (volume / "d/f").write_text("x")
+    (volume / "link").symlink_to(outside)
+    (volume / "dirlink").symlink_to(tmp_path)
+    give_to_group(str(volume), 4242, read_only=False)
+    for path in (volume, volume / "d", volume / "d/f", volume / "link", volume / "dirlink"):
+        assert path.lstat().st_gid == 4242
+    assert (outside.stat().st_gid, stat.S_IMODE(outside.stat().st_mode)) == (0, 0o600)
+    assert stat.S_IMODE((volume / "d").stat().st_mode) & stat.S_ISGID

@@ -1,0 +1,440 @@
+"""The volume manager on real directories and mounts: set up, update, restart, take down."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import random
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.api import types as api
+from kubeletpy.clock import SystemClock
+from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.kubeapi.objects import WatchedObjects
+from kubeletpy.kubeapi.protocol import SECRETS
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.pod_directories import remove_orphans
+from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
+from kubeletpy.volumes.environment import ContainerEnvironment
+from kubeletpy.volumes.manager import NodeVolumes
+from kubeletpy.volumes.protocol import VolumeError
+from kubeletpy.volumes.set_up import set_up_all
+from kubeletpy.volumes.syscalls import mounts_below, unmount
+from kubeletpy.volumes.tokens import PodTokens
+
+from .fake_api import FakeApi
+
+HUSH = base64.b64encode(b"hush").decode()
+
+
+class Node:
+    """A volume manager with all it needs; ``restart`` is a kill -9 and a new start."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.pods_dir = root / "pods"
+        self.pods_dir.mkdir()
+        self.clock = SystemClock()
+        self.api = FakeApi(self.clock)
+        self.events: list[str] = []
+        self.woken = asyncio.Event()
+        self.start()
+
+    def start(self) -> None:
+        kube_api = cast(Any, self.api)
+        self.objects = WatchedObjects(kube_api, rng=random.Random(1))
+        self.objects.on_change(lambda uid: self.woken.set())
+        self.tokens = PodTokens(kube_api, self.clock, rng=random.Random(1))
+        self.volumes = NodeVolumes(
+            self.pods_dir,
+            self.objects,
+            self.tokens,
+            self,
+            self.clock,
+            allocatable={"memory": "64Mi"},
+        )
+
+    async def restart(self) -> None:
+        await self.objects.close()
+        self.tokens.close()
+        self.start()
+
+    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
+        self.events.append(f"{reason}: {message}")
+
+    def path(self, plugin: str, volume: str = "v") -> Path:
+        return self.pods_dir / "u" / "volumes" / f"kubernetes.io~{plugin}" / volume
+
+    @property
+    def mounts(self) -> list[str]:
+        return mounts_below(str(self.root))
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    root = Path(tempfile.mkdtemp(prefix="kpv-", dir="/tmp"))
+    made = Node(root)
+    yield made
+    await made.objects.close()
+    made.tokens.close()
+    for point in made.mounts:
+        unmount(point)
+    shutil.rmtree(root)
+
+
+def pod_of(*volumes: Any, uid: str = "u", uses: list[Any] | None = None, **spec: Any) -> Pod:
+    metadata = {"name": "p", "namespace": "default", "uid": uid, "labels": {"app": "x"}}
+    found = [{"name": v["name"], "mountPath": f"/{v['name']}"} for v in volumes]
+    container = {"name": "c", "volumeMounts": uses or found}
+    obj = {"metadata": metadata, "spec": {"containers": [container], "volumes": volumes, **spec}}
+    return Pod(cast(Any, obj))
+
+
+CONFIG = {"name": "v", "configMap": {"name": "cfg"}}
+SECRET = {"name": "v", "secret": {"secretName": "s"}}
+FIELD = {"path": "app", "fieldRef": {"fieldPath": "metadata.labels['app']"}}
+
+
+async def test_a_config_map_and_its_changes(node: Node) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    pod = pod_of(CONFIG)
+    mounts = await node.volumes.set_up(pod)
+    assert mounts["c"][0].host_path == str(node.path("configmap"))
+    assert (node.path("configmap") / "a").read_text() == "1"
+    node.api.put("cfg", data={"a": "2"})
+    await node.woken.wait()
+    await node.volumes.set_up(pod)
+    assert (node.path("configmap") / "a").read_text() == "2"
+    assert node.mounts == []
+
+
+async def test_secrets_are_in_memory_and_gone_afterwards(node: Node) -> None:
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    await node.volumes.set_up(pod_of(SECRET))
+    assert node.mounts == [str(node.path("secret"))]
+    assert (node.path("secret") / "k").read_text() == "hush"
+    await node.volumes.tear_down("u")
+    assert node.mounts == []
+    assert not node.path("secret").exists()
+    assert node.objects.watches == 0
+    await node.volumes.tear_down("u")
+
+
+async def test_a_sync_without_changes_is_cheap(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    sources = [{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": "cfg"}}]
+    pod = pod_of(
+        CONFIG,
+        {"name": "s", "secret": {"secretName": "s"}},
+        {"name": "p", "projected": {"sources": sources}},
+        {"name": "d", "downwardAPI": {"items": [FIELD]}},
+        {"name": "e", "emptyDir": {}},
+    )
+    await node.volumes.set_up(pod)
+
+    def touched(*_: Any) -> Any:
+        raise AssertionError("files were looked at")
+
+    monkeypatch.setattr("kubeletpy.volumes.manager.set_up_all", touched)
+    begun = time.process_time()
+    for _ in range(100):
+        await node.volumes.set_up(pod)
+    assert (time.process_time() - begun) / 100 < 0.001
+
+
+async def test_downward_values_follow_the_pod(node: Node) -> None:
+    volume = {"name": "v", "downwardAPI": {"items": [FIELD]}}
+    pod = pod_of(volume)
+    await node.volumes.set_up(pod)
+    changed = cast(Any, {**pod.object, "metadata": {**pod.metadata, "labels": {"app": "y"}}})
+    await node.volumes.set_up(Pod(changed))
+    assert (node.path("downward-api") / "app").read_text() == "y"
+
+
+async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -> None:
+    pod = pod_of(CONFIG, {"name": "e", "emptyDir": {}})
+    with pytest.raises(VolumeError) as caught:
+        await node.volumes.set_up(pod)
+    assert caught.value.told
+    said = 'MountVolume.SetUp failed for volume "v" : configmap "cfg" not found'
+    assert node.events == [f"FailedMount: {said}"]
+    assert node.path("empty-dir", "e").is_dir()
+    node.api.put("cfg", data={})
+    await node.woken.wait()
+    assert "c" in await node.volumes.set_up(pod)
+
+
+async def test_what_is_in_use_outlives_its_object(node: Node) -> None:
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    pod = pod_of(SECRET)
+    await node.volumes.set_up(pod)
+    node.api.remove("s", SECRETS)
+    await node.woken.wait()
+    assert "c" in await node.volumes.set_up(pod)
+    assert len(node.events) == 1
+    await node.restart()
+    node.api.down = Unavailable("no API")
+    assert "c" in await node.volumes.set_up(pod)
+    assert (node.path("secret") / "k").read_text() == "hush"
+
+
+async def test_a_restart_changes_nothing_that_is_right(node: Node) -> None:
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    pod = pod_of(SECRET, {"name": "e", "emptyDir": {"medium": "Memory"}})
+    await node.volumes.set_up(pod)
+    (node.path("empty-dir", "e") / "mine").write_text("kept")
+    before, version = node.mounts, (node.path("secret") / "..data").readlink()
+    await node.restart()
+    await node.volumes.set_up(pod)
+    assert node.mounts == before
+    assert (node.path("secret") / "..data").readlink() == version
+    assert (node.path("empty-dir", "e") / "mine").read_text() == "kept"
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+async def test_a_kill_during_set_up_is_made_good(
+    node: Node, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call that changes the disk is the last one, in turn."""
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    pod = pod_of(SECRET, {"name": "e", "emptyDir": {}}, securityContext={"fsGroup": 42})
+    left = step
+
+    class Kill(BaseException):
+        pass
+
+    def dying(real: Any) -> Any:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Kill
+            return real(*args, **kwargs)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        for name in ("mkdir", "chmod", "symlink_to", "replace", "touch"):
+            patch.setattr(Path, name, dying(getattr(Path, name)))
+        patch.setattr("kubeletpy.volumes.empty_dir.mount", dying(_mount))
+        patch.setattr("kubeletpy.volumes.set_up.give_to_group", dying(_give))
+        with contextlib.suppress(Kill):
+            await node.volumes.set_up(pod)
+    await node.restart()
+    await node.volumes.set_up(pod)
+    assert node.mounts == [str(node.path("secret"))]
+    assert (node.path("secret") / "k").read_text() == "hush"
+    assert node.path("empty-dir", "e").stat().st_gid == 42
+    assert stat.S_IMODE(node.path("empty-dir", "e").stat().st_mode) == 0o2777
+    await node.volumes.tear_down("u")
+    assert node.mounts == []
+
+
+def _mount(*args: Any, **kwargs: Any) -> None:
+    from kubeletpy.volumes.syscalls import mount
+
+    mount(*args, **kwargs)
+
+
+def _give(*args: Any, **kwargs: Any) -> None:
+    from kubeletpy.volumes.ownership import give_to_group
+
+    give_to_group(*args, **kwargs)
+
+
+async def test_modes_and_owners_of_an_fs_group(node: Node) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    sources = [{"serviceAccountToken": {"path": "t"}}]
+    pod = pod_of(
+        CONFIG,
+        {"name": "p", "projected": {"sources": sources}},
+        securityContext={"fsGroup": 42, "runAsUser": 7},
+    )
+    await node.volumes.set_up(pod)
+    config = node.path("configmap")
+    assert stat.S_IMODE(config.stat().st_mode) == 0o2777
+    assert ((config / "a").stat().st_gid, (config / "a").stat().st_mode & 0o777) == (42, 0o644)
+    token = (node.path("projected", "p") / "t").stat()
+    assert (token.st_uid, token.st_gid, token.st_mode & 0o777) == (7, 42, 0o640)
+
+
+async def test_orphans_are_taken_down_but_not_what_comes_back(node: Node) -> None:
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    pod = pod_of(SECRET, {"name": "e", "emptyDir": {}})
+    await node.volumes.set_up(pod)
+    (node.path("empty-dir", "e") / "data").write_text("x")
+    problems = remove_orphans(node.pods_dir, (), node.volumes.release_orphan)
+    assert "in use" in problems["u"]
+    assert len(node.mounts) == 1
+    await node.restart()
+    assert remove_orphans(node.pods_dir, (), node.volumes.release_orphan) == {}
+    assert node.mounts == []
+    assert list(node.pods_dir.iterdir()) == []
+
+
+async def test_data_of_unknown_volumes_is_left(node: Node) -> None:
+    foreign = node.pods_dir / "u" / "volumes" / "kubernetes.io~csi" / "v"
+    foreign.mkdir(parents=True)
+    (foreign / "vol_data.json").write_text("{}")
+    problems = remove_orphans(node.pods_dir, (), node.volumes.release_orphan)
+    assert "left in a volume directory" in problems["u"]
+    assert (foreign / "vol_data.json").exists()
+
+
+async def test_taking_down_follows_no_links(node: Node) -> None:
+    outside = node.root / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("x")
+    await node.volumes.set_up(pod_of({"name": "e", "emptyDir": {}}))
+    (node.path("empty-dir", "e") / "link").symlink_to(outside)
+    await node.volumes.tear_down("u")
+    assert (outside / "file").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "good"),
+    [
+        ("", "nothing", True),
+        ("Directory", "directory", True),
+        ("Directory", "nothing", False),
+        ("Directory", "file", False),
+        ("DirectoryOrCreate", "nothing", True),
+        ("DirectoryOrCreate", "file", False),
+        ("File", "file", True),
+        ("File", "directory", False),
+        ("FileOrCreate", "nothing", True),
+        ("FileOrCreate", "directory", False),
+        ("Socket", "file", False),
+        ("CharDevice", "file", False),
+        ("BlockDevice", "nothing", False),
+        ("Sock", "file", False),
+    ],
+)
+async def test_host_paths(node: Node, kind: str, make: str, good: bool) -> None:
+    path = node.root / "host"
+    if make == "directory":
+        path.mkdir()
+    if make == "file":
+        path.touch()
+    pod = pod_of({"name": "v", "hostPath": {"path": str(path), "type": kind}})
+    if not good:
+        with pytest.raises(VolumeError, match="hostPath type check failed"):
+            await node.volumes.set_up(pod)
+        return
+    assert (await node.volumes.set_up(pod))["c"][0].host_path == str(path)
+    if kind == "DirectoryOrCreate":
+        assert path.stat().st_mode & 0o777 == 0o755
+    if kind == "FileOrCreate":
+        assert path.stat().st_mode & 0o777 == 0o644
+    assert path.exists() or kind == ""
+
+
+async def test_huge_pages_that_the_node_has_not(node: Node) -> None:
+    pod = pod_of({"name": "v", "emptyDir": {"medium": "HugePages-7Mi"}})
+    pod.containers[0]["resources"] = {"limits": {"hugepages-7Mi": "7Mi"}}
+    with pytest.raises(VolumeError, match="no huge pages of 7168 KiB"):
+        await node.volumes.set_up(pod)
+
+
+async def test_a_cancelled_set_up_is_over_before_the_take_down(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(*given: Any) -> dict[str, str]:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(10)
+        return set_up_all(*given)
+
+    monkeypatch.setattr("kubeletpy.volumes.manager.set_up_all", slow)
+    task = asyncio.create_task(node.volumes.set_up(pod_of(SECRET)))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    taken_down = asyncio.create_task(node.volumes.tear_down("u"))
+    await asyncio.sleep(0.05)
+    assert not taken_down.done()
+    go_on.set()
+    await taken_down
+    assert node.mounts == []
+
+
+async def test_a_restart_leaves_the_modes_that_containers_gave(node: Node) -> None:
+    pod = pod_of({"name": "v", "emptyDir": {}}, securityContext={"fsGroup": 42})
+    await node.volumes.set_up(pod)
+    mine = node.path("empty-dir") / "mine"
+    mine.touch()
+    mine.chmod(0o600)
+    await node.restart()
+    await node.volumes.set_up(pod)
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o600
+
+
+async def test_an_environment_reads_objects_and_files(node: Node) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    pod = pod_of({"name": "e", "emptyDir": {}})
+    file = {"volumeName": "e", "path": "d/env", "key": "K"}
+    pod.containers[0]["env"] = [
+        {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {"name": "F", "valueFrom": {"fileKeyRef": cast(Any, file)}},
+    ]
+    pod.containers[0]["envFrom"] = [{"configMapRef": {"name": "cfg"}}]
+    await node.volumes.set_up(pod)
+    env = node.path("empty-dir", "e") / "d" / "env"
+    env.parent.mkdir()
+    env.write_text("K='v'\n")
+    environment = ContainerEnvironment(node.pods_dir, node.objects)
+    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    assert sources is not None
+    assert sources.config_map("cfg") == {"a": "1"}
+    assert sources.config_map("other") is None
+    assert sources.secret("s") == {"k": "hush"}
+    assert sources.file_key(cast(Any, file)) == "v"
+    env.unlink()
+    env.symlink_to("/etc/hostname")
+    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    assert sources is not None
+    with pytest.raises(ValueError, match='file "d/env" in volume "e" cannot be read'):
+        sources.file_key(cast(Any, file))
+    env.unlink()
+    os.mkfifo(env)
+    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    assert sources is not None
+    with pytest.raises(ValueError, match="not a regular file"):
+        sources.file_key(cast(Any, file))
+
+
+async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None:
+    uses = [{"name": "e", "mountPath": "/x", "subPathExpr": "of/$(POD)"}]
+    pod = pod_of({"name": "e", "emptyDir": {}}, uses=uses, enableServiceLinks=False)
+    field = {"fieldRef": {"fieldPath": "metadata.name"}}
+    pod.containers[0]["env"] = [{"name": "POD", "valueFrom": cast(Any, field)}]
+    mounts = (await node.volumes.set_up(pod))["c"]
+    environment = ContainerEnvironment(node.pods_dir, node.objects)
+    inputs = await environment.inputs(pod, pod.containers[0], ("10.0.0.1",))
+    maker = ContainerMounts(node.pods_dir, features=RuntimeFeatures())
+    prepared = await maker.prepare(pod, pod.containers[0], ("10.0.0.1",), inputs, mounts)
+    target = node.pods_dir / "u" / "volume-subpaths" / "e" / "c" / "0"
+    assert [mount.host_path for mount in prepared] == [
+        str(target),
+        str(node.pods_dir / "u" / "etc-hosts"),
+    ]
+    assert os.path.samestat(target.stat(), (node.path("empty-dir", "e") / "of" / "p").stat())
+    await node.volumes.tear_down("u")
+    assert node.mounts == []
+    assert not target.exists()

@@ -1,0 +1,153 @@
+"""Objects that pods share: one watch each, let go in time, told when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
+from kubeletpy.kubeapi.objects import IDLE_S, ObjectKey, WatchedObjects
+from kubeletpy.kubeapi.protocol import CONFIGMAPS
+from tests.virtual_time import on_virtual_time, settle, timed
+
+from .fake_api import FakeApi
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey(CONFIGMAPS, "default", name)
+
+
+def watched(api: Any) -> tuple[WatchedObjects, list[str]]:
+    objects = WatchedObjects(api, rng=random.Random(1))
+    woken: list[str] = []
+    objects.on_change(woken.append)
+    return objects, woken
+
+
+@on_virtual_time
+async def test_a_hundred_pods_cost_one_watch_and_hear_of_a_change() -> None:
+    api = FakeApi()
+    api.put("cfg", data={"a": "1"})
+    objects, woken = watched(api)
+    uids = [f"pod-{n}" for n in range(100)]
+    for uid in uids:
+        objects.register(uid, [key("cfg")])
+        found = await objects.get(key("cfg"))
+        assert found is not None
+        assert found["data"] == {"a": "1"}
+    assert api.calls == {"list": 1, "watch": 1}
+    assert woken == []
+    api.put("cfg", data={"a": "2"})
+    await settle()
+    assert woken == uids
+    assert ((await objects.get(key("cfg"))) or {})["data"] == {"a": "2"}
+    for uid in uids:
+        assert api.open_watches == 1
+        objects.release(uid)
+    await settle()
+    assert (api.open_watches, objects.watches) == (0, 0)
+    with pytest.raises(Unavailable, match="not registered"):
+        await objects.get(key("cfg"))
+
+
+@on_virtual_time
+async def test_an_object_that_appears_wakes_who_waits_for_it() -> None:
+    api = FakeApi()
+    objects, woken = watched(api)
+    objects.register("p", [key("late")])
+    assert await objects.get(key("late")) is None
+    api.put("late")
+    await settle()
+    assert woken == ["p"]
+    api.remove("late")
+    await settle()
+    assert woken == ["p", "p"]
+    assert await objects.get(key("late")) is None
+    await objects.close()
+
+
+@on_virtual_time
+async def test_a_first_refusal_is_retried_quickly() -> None:
+    api = FakeApi()
+    api.put("cfg")
+    api.refusals = [Forbidden("no relation yet", code=403)] * 2
+    objects, _ = watched(api)
+    objects.register("p", [key("cfg")])
+    found, seconds = await timed(objects.get(key("cfg")))
+    assert found is not None
+    assert seconds < 0.2
+    await objects.close()
+
+
+@on_virtual_time
+async def test_a_lasting_refusal_is_told_and_its_end_wakes_the_pod() -> None:
+    api = FakeApi()
+    api.put("cfg")
+    api.down = Forbidden("you may not", code=403)
+    objects, woken = watched(api)
+    objects.register("p", [key("cfg")])
+    with pytest.raises(Forbidden, match="you may not"):
+        await objects.get(key("cfg"))
+    api.down = None
+    await asyncio.sleep(60)
+    assert woken == ["p"]
+    assert await objects.get(key("cfg")) is not None
+    await objects.close()
+
+
+@on_virtual_time
+async def test_an_api_that_does_not_answer_holds_nobody_for_long() -> None:
+    class Silent(FakeApi):
+        async def list(self, *_: Any, **__: Any) -> Any:
+            await asyncio.sleep(3600)
+
+    objects, _ = watched(Silent())
+    objects.register("p", [key("cfg")])
+    begun = asyncio.get_running_loop().time()
+    with pytest.raises(ApiError, match="no answer"):
+        await objects.get(key("cfg"))
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(1)
+    await objects.close()
+
+
+@on_virtual_time
+async def test_an_immutable_object_is_not_watched() -> None:
+    api = FakeApi()
+    api.put("cfg", immutable=True)
+    objects, _ = watched(api)
+    objects.register("p", [key("cfg")])
+    assert await objects.get(key("cfg")) is not None
+    await settle()
+    assert (api.open_watches, objects.watches) == (0, 0)
+    objects.register("q", [key("cfg")])
+    assert await objects.get(key("cfg")) is not None
+    assert api.calls["list"] == 1
+
+
+@on_virtual_time
+async def test_what_only_environments_need_is_let_go_when_nobody_reads_it() -> None:
+    api = FakeApi()
+    api.put("cfg", data={"a": "1"})
+    objects, _ = watched(api)
+    objects.register("p", (), [key("cfg")])
+    assert await objects.get(key("cfg")) is not None
+    assert objects.watches == 1
+    await asyncio.sleep(IDLE_S + 1)
+    assert (api.open_watches, objects.watches) == (0, 0)
+    api.put("cfg", data={"a": "2"})
+    assert ((await objects.get(key("cfg"))) or {})["data"] == {"a": "2"}
+    objects.register("p", [key("cfg")])
+    await asyncio.sleep(IDLE_S + 1)
+    assert objects.watches == 1
+    await objects.close()
+
+
+@on_virtual_time
+async def test_without_an_api_there_is_nothing() -> None:
+    objects, _ = watched(None)
+    objects.register("p", [key("cfg")])
+    with pytest.raises(Unavailable, match="no API"):
+        await objects.get(key("cfg"))

@@ -1,0 +1,265 @@
+"""Which volumes are set up and what is mounted: decisions from the pod alone."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config_errors import ContainerConfigError
+from kubeletpy.runtime_manager.protocol import Mount
+from kubeletpy.volumes.container_mounts import expand_strictly, recursive_read_only
+from kubeletpy.volumes.empty_dir import EmptyDirError, memory_size, page_size
+from kubeletpy.volumes.manager import file_owner
+from kubeletpy.volumes.mounts import pod_mounts
+from kubeletpy.volumes.paths import PodPaths, UnsafePath
+from kubeletpy.volumes.plan import ObjectRef, plan_volumes
+
+
+def make_pod(volumes: list[Any] | None = None, *containers: Any, **spec: Any) -> Pod:
+    metadata = {"name": "p", "namespace": "ns", "uid": "u"}
+    each = [{"name": f"c{n}", **fields} for n, fields in enumerate(containers or ({},))]
+    obj = {"metadata": metadata, "spec": {"containers": each, "volumes": volumes or [], **spec}}
+    return Pod(cast(Any, obj))
+
+
+def uses(*names: str, **more: Any) -> dict[str, Any]:
+    return {"volumeMounts": [{"name": n, "mountPath": f"/{n}", **more} for n in names]}
+
+
+def test_only_what_a_container_of_any_kind_uses() -> None:
+    pod = make_pod(
+        [{"name": n, "emptyDir": {}} for n in ("a", "b", "c", "d", "e")],
+        uses("b"),
+        initContainers=[{"name": "i", **uses("c")}],
+        ephemeralContainers=[{"name": "e", **uses("d")}],
+    )
+    assert {volume.name for volume in plan_volumes(pod).volumes} == {"b", "c", "d"}
+
+
+def test_an_env_file_uses_its_volume() -> None:
+    env = [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}}]
+    plan = plan_volumes(make_pod([{"name": "v", "emptyDir": {}}], {"env": env}))
+    assert [volume.name for volume in plan.volumes] == ["v"]
+
+
+def test_objects_of_volumes_and_environments() -> None:
+    sources = [{"configMap": {"name": "c2"}}, {"secret": {"name": "s2"}}, {"downwardAPI": {}}]
+    env = [
+        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "k"}}},
+        {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c1", "key": "k"}}},
+    ]
+    pod = make_pod(
+        [
+            {"name": "c", "configMap": {"name": "c1"}},
+            {"name": "s", "secret": {"secretName": "s1"}},
+            {"name": "p", "projected": {"sources": sources}},
+            {"name": "unused", "configMap": {"name": "no"}},
+        ],
+        {**uses("c", "s", "p"), "env": env, "envFrom": [{"configMapRef": {"name": "c3"}}]},
+    )
+    plan = plan_volumes(pod)
+    named = {(ref.kind, ref.name) for ref in plan.objects}
+    assert named == {
+        ("configMap", "c1"),
+        ("configMap", "c2"),
+        ("secret", "s1"),
+        ("secret", "s2"),
+    }
+    assert plan.env_objects == {ObjectRef("secret", "s3"), ObjectRef("configMap", "c3")}
+
+
+@pytest.mark.parametrize(
+    ("volume", "container", "problem"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "x"}}, uses("v"), "persistentVolumeClaim volumes"),
+        ({"nfs": {"server": "x"}}, uses("v"), "nfs volumes are not supported"),
+        ({"csi": {"driver": "x"}}, uses("v"), "csi volumes are not supported"),
+        ({"gitRepo": {"repository": "x"}}, uses("v"), "gitRepo volumes are not supported"),
+        (
+            {"persistentVolumeClaim": {"claimName": "x"}},
+            {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]},
+            "volumeDevices (block volumes, here of a persistentVolumeClaim)",
+        ),
+        ({"emptyDir": {}}, uses("other"), "no volume of this name"),
+    ],
+)
+def test_what_cannot_be_had(volume: Any, container: Any, problem: str) -> None:
+    plan = plan_volumes(make_pod([{"name": "v", **volume}], container))
+    (said,) = plan.problems.values()
+    assert problem in said
+    assert plan.volumes == ()
+
+
+def mounts(pod: Pod) -> list[Mount]:
+    return list(pod_mounts(pod, plan_volumes(pod), PodPaths("/r/pods", "u"))["c0"])
+
+
+@pytest.mark.parametrize(
+    ("source", "use", "expected"),
+    [
+        ({"emptyDir": {}}, {}, Mount("/v", "/r/pods/u/volumes/kubernetes.io~empty-dir/v")),
+        (
+            {"emptyDir": {}},
+            {"readOnly": True, "mountPropagation": "HostToContainer"},
+            Mount(
+                "/v",
+                "/r/pods/u/volumes/kubernetes.io~empty-dir/v",
+                readonly=True,
+                propagation="HOST_TO_CONTAINER",
+            ),
+        ),
+        (
+            {"configMap": {"name": "c"}},
+            {},
+            Mount("/v", "/r/pods/u/volumes/kubernetes.io~configmap/v", readonly=True),
+        ),
+        (
+            {"secret": {"secretName": "c"}},
+            {},
+            Mount("/v", "/r/pods/u/volumes/kubernetes.io~secret/v", readonly=True),
+        ),
+        (
+            {"downwardAPI": {}},
+            {},
+            Mount("/v", "/r/pods/u/volumes/kubernetes.io~downward-api/v", readonly=True),
+        ),
+        (
+            {"projected": {}},
+            {},
+            Mount("/v", "/r/pods/u/volumes/kubernetes.io~projected/v", readonly=True),
+        ),
+        (
+            {"hostPath": {"path": "/x"}},
+            {"mountPropagation": "Bidirectional"},
+            Mount("/v", "/x", propagation="BIDIRECTIONAL"),
+        ),
+        (
+            {"image": {"reference": "i", "pullPolicy": "Never"}},
+            {},
+            Mount("/v", "", readonly=True, image="i", image_pull_policy="Never"),
+        ),
+        ({}, {"mountPath": "v"}, Mount("/v", "/r/pods/u/volumes/kubernetes.io~empty-dir/v")),
+    ],
+)
+def test_mounts(source: Any, use: Any, expected: Mount) -> None:
+    (found,) = mounts(make_pod([{"name": "v", **source}], uses("v", **use)))
+    managed = not {"hostPath", "image"} & source.keys()
+    assert found.selinux_relabel is managed
+    for field in ("container_path", "host_path", "readonly", "propagation", "image"):
+        assert getattr(found, field) == getattr(expected, field)
+    assert found.image_pull_policy == expected.image_pull_policy
+
+
+def test_names_from_hostile_manifests() -> None:
+    pod = make_pod([{"name": "../x", "emptyDir": {}}], uses("../x"))
+    with pytest.raises(UnsafePath):
+        mounts(pod)
+
+
+@pytest.mark.parametrize(
+    ("asked", "read_only", "propagation", "supported", "result"),
+    [
+        (None, True, "PRIVATE", True, False),
+        ("Disabled", False, "BIDIRECTIONAL", True, False),
+        ("IfPossible", True, "PRIVATE", True, True),
+        ("IfPossible", True, "PRIVATE", False, False),
+        ("IfPossible", False, "PRIVATE", True, "requires readOnly"),
+        ("Enabled", True, "PRIVATE", True, True),
+        ("Enabled", True, "PRIVATE", False, "does not support"),
+        ("Enabled", False, "PRIVATE", True, "requires readOnly"),
+        ("Enabled", True, "HOST_TO_CONTAINER", True, "requires mountPropagation"),
+        ("Sometimes", True, "PRIVATE", True, "unknown value"),
+    ],
+)
+def test_recursive_read_only(
+    asked: str | None, read_only: bool, propagation: str, supported: bool, result: bool | str
+) -> None:
+    mount = Mount("/v", "/h", readonly=read_only, propagation=propagation, volume="v")
+    spec = {} if asked is None else {"recursiveReadOnly": asked}
+    if isinstance(result, str):
+        with pytest.raises(ContainerConfigError, match=result):
+            recursive_read_only(spec, mount, supported)
+    else:
+        assert recursive_read_only(spec, mount, supported) is result
+
+
+@pytest.mark.parametrize(
+    ("expression", "path"),
+    [("$(A)/b", "one/b"), ("x", "x"), ("$$(A)", "$(A)"), ("$(NO)", None), ("$(A)$(NO)", None)],
+)
+def test_sub_path_expressions_need_all_variables(expression: str, path: str | None) -> None:
+    if path is None:
+        with pytest.raises(UnsafePath, match="missing value for NO"):
+            expand_strictly(expression, {"A": "one"})
+    else:
+        assert expand_strictly(expression, {"A": "one"}) == path
+
+
+MI = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("limit", "containers", "spec", "allocatable", "size"),
+    [
+        ("64Mi", [{}], {}, "1Gi", 64 * MI),
+        (None, [{}], {}, "1Gi", 1024 * MI),
+        (None, [{}], {}, None, 0),
+        ("0", [{}], {}, None, 0),
+        ("64Mi", ["32Mi"], {}, "1Gi", 32 * MI),
+        ("64Mi", ["32Mi", None], {}, "1Gi", 64 * MI),
+        ("1Gi", ["32Mi", "64Mi"], {}, "1Gi", 96 * MI),
+        ("1Gi", ["32Mi"], {"resources": {"limits": {"memory": "16Mi"}}}, "1Gi", 16 * MI),
+    ],
+)
+def test_sizes_of_memory_volumes(
+    limit: str | None, containers: list[Any], spec: Any, allocatable: str | None, size: int
+) -> None:
+    each = [
+        {"resources": {"limits": {"memory": memory}}} if isinstance(memory, str) else {}
+        for memory in containers
+    ]
+    source = {} if limit is None else {"sizeLimit": limit}
+    assert memory_size(source, make_pod([], *each, **spec), allocatable) == size
+
+
+def test_a_size_that_is_none() -> None:
+    with pytest.raises(EmptyDirError, match="not a quantity"):
+        memory_size({"sizeLimit": "much"}, make_pod(), None)
+
+
+@pytest.mark.parametrize(
+    ("medium", "asked", "result"),
+    [
+        ("HugePages", ["hugepages-2Mi"], 2 * MI),
+        ("HugePages-1Gi", ["hugepages-2Mi", "hugepages-1Gi"], 1024 * MI),
+        ("HugePages", [], "they ask for none"),
+        ("HugePages", ["hugepages-2Mi", "hugepages-1Gi"], "one size"),
+        ("HugePages-1Gi", ["hugepages-2Mi"], "no container asks for hugepages-1Gi"),
+    ],
+)
+def test_huge_pages(medium: str, asked: list[str], result: int | str) -> None:
+    pod = make_pod([], {"resources": {"limits": dict.fromkeys(asked, "4Mi")}})
+    if isinstance(result, str):
+        with pytest.raises(EmptyDirError, match=result):
+            page_size(medium, pod)
+    else:
+        assert page_size(medium, pod) == result
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "containers", "user"),
+    [
+        ({}, [{}], None),
+        ({"runAsUser": 7}, [{}, {}], 7),
+        ({"runAsUser": 7}, [{"runAsUser": 7}, {}], 7),
+        ({"runAsUser": 7}, [{"runAsUser": 8}, {}], None),
+        ({}, [{"runAsUser": 8}, {}], None),
+        ({}, [{"runAsUser": 8}, {"runAsUser": 8}], 8),
+    ],
+)
+def test_the_user_of_all_containers(of_pod: Any, containers: list[Any], user: int | None) -> None:
+    each = [{"securityContext": context} for context in containers]
+    pod = make_pod([], *each, securityContext={**of_pod, "fsGroup": 9})
+    assert (file_owner(pod).user, file_owner(pod).group) == (user, 9)

@@ -1,0 +1,180 @@
+"""Texts that the agent writes and reads: downward values, env files, hosts files, mount tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.build import has_image_volumes
+from kubeletpy.volumes.downward import format_map, quoted
+from kubeletpy.volumes.env_file import EnvFileError, find_value
+from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
+from kubeletpy.volumes.syscalls import parse_mounts_below, shared_at
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("plain", '"plain"'),
+        ('say "hi"\\', '"say \\"hi\\"\\\\"'),
+        ("a\nb\tc\r", '"a\\nb\\tc\\r"'),
+        ("\x00\x1f\x7f", '"\\x00\\x1f\\x7f"'),
+        ("grün 日本", '"grün 日本"'),
+        ("\u200b\U000e0001", '"\\u200b\\U000e0001"'),
+    ],
+)
+def test_quoted(text: str, literal: str) -> None:
+    assert quoted(text) == literal
+
+
+def test_maps_are_sorted_lines() -> None:
+    assert format_map({"b": "2", "a": "1"}) == 'a="1"\nb="2"'
+    assert format_map({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("K='v'", "v"),
+        ("  \tK='v' # comment\n", "v"),
+        ("# c\n\n   \nA='1'\nK='v'\n", "v"),
+        ("K='first'\nK='second'", "first"),
+        ("K='one\ntwo'\n", "one\ntwo"),
+        ("A='x\nK='\nK='v'", "v"),
+        ("K='a#b\\n$X'", "a#b\\n$X"),
+        ("K=''", ""),
+        ("K= 'v'", ""),
+        ("A= junk\nK='v'", "v"),
+        ("A='1'\r\nK='v'\r\n", "v"),
+        ("A='1'", None),
+        ("", None),
+    ],
+)
+def test_env_files(text: str, value: str | None) -> None:
+    assert find_value(text, "K") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("K", "line 1: '=' is missing"),
+        ("\n\n='v'", "line 3: the name is empty"),
+        ("K ='v'", "line 1: whitespace before '='"),
+        ("A='x\ny'\nK=v", "line 3: the value must be in single quotes"),
+        ("K=", "line 1: the value must be in single quotes"),
+        ("A='1'\nK='v", "line 2: the single quote is not closed"),
+        ("K='v' x", "line 1: there is text after"),
+    ],
+)
+def test_malformed_env_files(text: str, where: str) -> None:
+    with pytest.raises(EnvFileError) as caught:
+        find_value(text, "K")
+    assert where in str(caught.value)
+
+
+def make_pod(**spec: Any) -> Pod:
+    metadata = {"name": "web-0", "namespace": "ns", "uid": "u"}
+    return Pod(cast(Any, {"metadata": metadata, "spec": {"containers": [{"name": "c"}], **spec}}))
+
+
+LOCAL = """# Kubernetes-managed hosts file.
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::0\tip6-localnet
+fe00::0\tip6-mcastprefix
+fe00::1\tip6-allnodes
+fe00::2\tip6-allrouters
+"""
+ALIASES = [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}, {"ip": "::5", "hostnames": ["c"]}]
+ALIAS_TEXT = "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n::5\tc\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "ips", "text"),
+    [
+        ({}, ("10.0.0.1",), LOCAL + "10.0.0.1\tweb-0\n"),
+        ({}, ("10.0.0.1", "fd00::1"), LOCAL + "10.0.0.1\tweb-0\nfd00::1\tweb-0\n"),
+        (
+            {"hostname": "h", "subdomain": "s"},
+            ("10.0.0.1",),
+            LOCAL + "10.0.0.1\th.s.ns.svc.cluster.local\th\n",
+        ),
+        ({"hostAliases": ALIASES}, ("10.0.0.1",), LOCAL + "10.0.0.1\tweb-0\n" + ALIAS_TEXT),
+        (
+            {"hostNetwork": True, "hostAliases": ALIASES},
+            ("192.0.2.1",),
+            "# Kubernetes-managed hosts file (host network).\nof the node\n" + ALIAS_TEXT,
+        ),
+    ],
+)
+def test_hosts_files(spec: dict[str, Any], ips: tuple[str, ...], text: str) -> None:
+    assert hosts_text(make_pod(**spec), ips, "cluster.local", "of the node\n") == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "mounts", "ips", "managed"),
+    [
+        ({}, [], ("10.0.0.1",), True),
+        ({}, [], (), False),
+        ({"hostNetwork": True}, [], (), True),
+        ({}, [{"name": "v", "mountPath": "/etc/hosts"}], ("10.0.0.1",), False),
+    ],
+)
+def test_who_gets_a_hosts_file(
+    spec: dict[str, Any], mounts: list[Any], ips: tuple[str, ...], managed: bool
+) -> None:
+    assert is_managed(make_pod(**spec), {"volumeMounts": mounts}, ips) is managed
+
+
+def test_a_hosts_file_is_written_in_place(tmp_path: Path) -> None:
+    os.umask(0o077)
+    path = tmp_path / "pod" / "etc-hosts"
+    write_hosts(str(path), "one long text\n")
+    inode = path.stat().st_ino
+    write_hosts(str(path), "two\n")
+    assert (path.read_text(), path.stat().st_ino) == ("two\n", inode)
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+TABLE = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 27 0:9 / /r/pods/u/volumes/a rw - tmpfs tmpfs rw
+31 30 0:10 / /r/pods/u/volumes/a/in\040side rw shared:5 - tmpfs tmpfs rw
+32 27 0:11 / /r/pods/u2/volumes/a rw master:3 - tmpfs tmpfs rw
+33 27 0:12 / /r/pods/u/volumes/a rw - tmpfs tmpfs rw
+"""
+
+
+def test_mounts_of_one_directory_the_youngest_first() -> None:
+    assert parse_mounts_below(TABLE, "/r/pods/u") == [
+        "/r/pods/u/volumes/a",
+        "/r/pods/u/volumes/a/in side",
+        "/r/pods/u/volumes/a",
+    ]
+    assert parse_mounts_below(TABLE, "/r/pods/u3") == []
+
+
+def test_shared_mounts() -> None:
+    assert shared_at(TABLE, "/r/pods/u/volumes/a/in side/x")
+    assert not shared_at(TABLE, "/r/pods/u2/volumes/a")
+    assert not shared_at(TABLE, "/r")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "version", "has"),
+    [
+        ("containerd", "1.6.20~ds1", False),
+        ("containerd", "v2.0.5", False),
+        ("containerd", "2.1.9+unknown", True),
+        ("containerd", "v2.10.0", True),
+        ("cri-o", "1.30.2", False),
+        ("cri-o", "1.31.0", True),
+        ("other", "0.1", True),
+    ],
+)
+def test_runtimes_with_image_volumes(runtime: str, version: str, has: bool) -> None:
+    assert has_image_volumes(runtime, version) is has
