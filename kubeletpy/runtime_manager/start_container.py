@@ -18,7 +18,7 @@ from kubeletpy.events.recorder import NORMAL, WARNING, EventType, pod_reference
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.actions import StartContainer
@@ -227,12 +227,20 @@ class ContainerStarter:
             if record.name != action.name or record.state is not ContainerState.CREATED:
                 continue
             try:
+                await self._still_unstarted(context, record)
                 await self._tools.runtime.remove_container(record.id)
             except NotFound:
                 logger.debug("container was gone already", extra={"container_id": record.id})
             except CRIError as error:
                 self._fail(context, action, CREATE_ERROR, error.details or str(error.code))
             context.draft.removed(record.id)
+
+    async def _still_unstarted(self, context: PodContext, record: ContainerStatus) -> None:
+        """Raise NotWanted if a container runs by now: to remove it would kill it."""
+        answer = await self._tools.runtime.container_status(record.id)
+        if answer.status.state != cri.CONTAINER_CREATED:
+            context.draft.touch(record.id, record.sandbox_id)
+            raise NotWanted
 
     def _link_log(
         self, context: PodContext, config: cri.ContainerConfig, container_id: str
