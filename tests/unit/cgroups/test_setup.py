@@ -1,0 +1,148 @@
+"""From the configuration and the machine to the tree."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.cgroups import setup
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
+from kubeletpy.cgroups.names import Driver
+from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.cgroups.values import CgroupResources
+from kubeletpy.config import load_document, parse_flags
+from kubeletpy.remote.errors import Unimplemented
+from tests.unit.cgroups.look_alike import LookAlike, v1_machine, v2_machine
+
+KERNEL = KernelFacts(hugepage_sizes=("2MB",), max_pids=1000)
+CAPACITY = {"cpu": "2", "memory": "1Gi", "pods": "110"}
+
+
+def settings(**document: Any) -> Any:
+    base = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    return load_document({**base, **document}, parse_flags([])).settings
+
+
+@pytest.fixture
+def look_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    root = v1_machine(tmp_path / "fs")
+    monkeypatch.setattr(setup, "detect", LookAlike.at)
+    return root
+
+
+def make(root: Path, driver: str = "cgroupfs", **document: Any) -> CgroupTree | None:
+    return setup.make_tree(
+        settings(**document),
+        KERNEL,
+        driver,
+        capacity=CAPACITY,
+        mount_point=root,
+        systemd_runs=root / "systemd-runs",
+    )
+
+
+def test_the_tree_of_a_configuration(look_alike: Path) -> None:
+    tree = make(
+        look_alike,
+        cgroupRoot="/a",
+        podPidsLimit=9,
+        cpuCFSQuota=False,
+        enforceNodeAllocatable=["pods", "kube-reserved"],
+        kubeReserved={"cpu": "500m", "pid": "100"},
+        kubeReservedCgroup="/kube.slice",
+    )
+    assert tree is not None
+    assert tree.names.kubepods == "/a/kubepods"
+    for group in ("", "/burstable", "/besteffort"):
+        assert tree.files.exists(f"/a/kubepods{group}")
+    options = tree.options
+    assert (options.pods.pids_limit, options.pods.cpu_cfs_quota) == (9, False)
+    assert options.kubepods == CgroupResources(
+        shares=1536, memory=1 << 30, pids=900, hugepages={"2MB": 0}
+    )
+    (reserved,) = options.reserved
+    assert (reserved.what, reserved.path) == ("Kube Reserved", "/kube.slice")
+    assert reserved.resources == CgroupResources(shares=512, pids=100, hugepages={"2MB": 0})
+
+
+def test_no_tree_where_none_is_wanted(look_alike: Path) -> None:
+    assert make(look_alike, cgroupsPerQOS=False, enforceNodeAllocatable=["none"]) is None
+
+
+def test_systemd_must_run_where_it_is_asked_for(look_alike: Path) -> None:
+    with pytest.raises(CgroupError, match="systemd does not run here"):
+        make(look_alike, "systemd")
+    (look_alike / "systemd-runs").mkdir()
+    tree = make(look_alike, "systemd")
+    assert tree is not None
+    assert tree.names.driver is Driver.SYSTEMD
+    assert tree.files.exists("/kubepods.slice/kubepods-burstable.slice")
+
+
+def test_a_root_that_leads_elsewhere(look_alike: Path) -> None:
+    with pytest.raises(CgroupError, match="cgroupRoot"):
+        make(look_alike, cgroupRoot="/../x")
+
+
+def test_the_runtime_says_which_driver(look_alike: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(setup, "make_tree", lambda s, k, driver, **more: asked.append(driver))
+
+    async def says(runtime: Any) -> str | None:
+        return str(runtime) if runtime else None
+
+    monkeypatch.setattr(setup, "cgroup_driver", says)
+    for runtime in ("systemd", ""):
+        asyncio.run(setup.set_up(settings(), KERNEL, runtime, capacity=CAPACITY))  # type: ignore[arg-type]
+    assert asked == ["systemd", "cgroupfs"]
+
+    async def fails(runtime: Any) -> str | None:
+        raise Unimplemented("RuntimeConfig", "broken")
+
+    monkeypatch.setattr(setup, "cgroup_driver", fails)
+    with pytest.raises(CgroupError, match="does not say"):
+        asyncio.run(setup.set_up(settings(), KERNEL, None, capacity=CAPACITY))  # type: ignore[arg-type]
+
+
+def files(root: Path, **texts: str) -> Path:
+    for name, text in texts.items():
+        path = root / name.replace("__", "/").replace("DASH", "-").replace("DOT", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_the_kernels_facts(tmp_path: Path) -> None:
+    assert read_kernel_facts(tmp_path) == KernelFacts()
+    first = tmp_path / "1"
+    v1_machine(first / "sys/fs/cgroup")
+    files(
+        first,
+        sys__fs__cgroup__memory__memoryDOTmemswDOTlimit_in_bytes="1",
+        sys__kernel__mm__hugepages__hugepagesDASH2048kB__x="",
+        sys__kernel__mm__hugepages__hugepagesDASH1048576kB__x="",
+        sys__devices__system__cpu__cpu0__thermal_throttle__x="",
+        sys__module__apparmor__parameters__enabled="Y\n",
+        proc__sys__kernel__pid_max="100\n",
+    )
+    files(first, **{"proc/sys/kernel/threads-max": "90\n"})
+    assert read_kernel_facts(first) == KernelFacts(
+        cgroup_v2=False,
+        swap_controller=True,
+        hugepage_sizes=("2MB", "1GB"),
+        thermal_throttle_paths=("/sys/devices/system/cpu/cpu0/thermal_throttle",),
+        max_pids=90,
+        apparmor=True,
+    )
+    second = tmp_path / "2"
+    v2_machine(second / "sys/fs/cgroup", "cpu memory")
+    files(
+        second,
+        sys__fs__cgroup__initDOTscope__memoryDOTswapDOTmax="max",
+        sys__kernel__mm__hugepages__hugepagesDASH2048kB__x="",
+    )
+    assert read_kernel_facts(second) == KernelFacts(cgroup_v2=True, swap_controller=True)

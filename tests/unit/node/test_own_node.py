@@ -1,0 +1,112 @@
+"""What is known of the node's own object, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.kubeapi.protocol import WatchEvent
+from kubeletpy.node.own_node import OwnNode
+from tests.unit.kubeapi.scripted_api import ScriptedApi
+from tests.virtual_time import on_virtual_time, settle
+
+
+def node(version: str, name: str = "n", **fields: Any) -> Any:
+    return {
+        "metadata": {"name": name, "resourceVersion": version, "labels": {"v": version}},
+        "spec": fields,
+        "status": {"allocatable": {"pods": "1", "example.com/gpu": "2"}},
+    }
+
+
+INITIAL: Any = {
+    "metadata": {"name": "n", "labels": {"v": "own"}},
+    "status": {"allocatable": {"pods": "9"}, "features": {"supplementalGroupsPolicy": True}},
+}
+
+
+class Events:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
+        self.seen.append(f"{reason}: {message}")
+
+
+class Api(ScriptedApi):
+    live: Any = None
+
+    async def get(self, resource: Any, name: str, namespace: str | None = None) -> Any:
+        if self.live is None:
+            raise Unavailable("down")
+        return self.live
+
+
+def listed(*nodes: Any) -> Any:
+    return {"metadata": {"resourceVersion": "1"}, "items": list(nodes)}
+
+
+@on_virtual_time
+async def test_the_watch_keeps_up_with_an_administrator() -> None:
+    events = Events()
+    api = Api(
+        [listed(node("3"))],
+        [
+            [
+                1.0,
+                WatchEvent("MODIFIED", node("4", unschedulable=True)),
+                1.0,
+                WatchEvent("MODIFIED", node("5")),
+                WatchEvent("MODIFIED", node("9", name="another")),
+                WatchEvent("DELETED", node("6")),
+                1000.0,
+            ]
+        ],
+    )
+    own = OwnNode("n", api, events, initial=INITIAL)  # type: ignore[arg-type]
+    assert own.current() is INITIAL
+    task = asyncio.create_task(own.run())
+    await own.known(within=5)
+    assert own.current()["metadata"]["labels"] == {"v": "3"}
+    assert own.current()["status"]["allocatable"] == {"pods": "9", "example.com/gpu": "2"}
+    assert own.current()["status"]["features"] == {"supplementalGroupsPolicy": True}
+    assert own.current() is own.current()
+    await asyncio.sleep(3)
+    assert own.current()["metadata"]["labels"] == {"v": "5"}
+    assert events.seen == [
+        "NodeNotSchedulable: Node n status is now: NodeNotSchedulable",
+        "NodeSchedulable: Node n status is now: NodeSchedulable",
+    ]
+    task.cancel()
+    await settle()
+
+
+@on_virtual_time
+async def test_the_newest_of_what_is_known_counts() -> None:
+    written: list[Any] = [node("7")]
+    api = Api()
+    own = OwnNode("n", api, Events(), initial=INITIAL, written=lambda: written[0])  # type: ignore[arg-type]
+    assert own.current()["metadata"]["labels"] == {"v": "7"}
+    assert await own.newest() is None
+    api.live = node("8")
+    found = await own.newest()
+    assert found is not None
+    assert found["metadata"]["labels"] == {"v": "8"}
+    assert own.current()["metadata"]["labels"] == {"v": "8"}
+    written[0] = node("9")
+    assert own.current()["metadata"]["labels"] == {"v": "9"}
+
+
+@on_virtual_time
+async def test_without_an_api_or_an_answer() -> None:
+    alone = OwnNode("n", None, Events(), initial=INITIAL)
+    await alone.known(within=5)
+    await alone.run()
+    assert await alone.newest() is None
+    assert alone.current() is INITIAL
+    deaf = OwnNode("n", Api(), Events(), initial=INITIAL)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await deaf.known(within=5)
+    assert loop.time() - before == 5

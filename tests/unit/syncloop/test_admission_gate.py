@@ -1,0 +1,198 @@
+"""Admission in motion: the node asked for once more, others giving way, pods held meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.syncloop.admission_gate import AdmissionGate
+from kubeletpy.syncloop.held_pods import HeldPods
+from kubeletpy.syncloop.rejection import Deferred
+from tests.unit.cgroups.pods import container, fixed, pod
+from tests.virtual_time import LoopClock, on_virtual_time, settle
+
+CRITICAL = {"priority": 2_000_000_000}
+FITS = Rejection(
+    "OutOfcpu",
+    "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000",
+)
+
+
+def node(**labels: str) -> Any:
+    return {
+        "metadata": {"name": "n", "labels": labels},
+        "status": {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"}},
+    }
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.node: Any = node()
+        self.newest: Any = None
+        self.asked = 0
+        self.active: list[Pod] = []
+        self.killed: list[str] = []
+        self.overrides: list[KillOptions] = []
+        self.events: list[str] = []
+        self.metrics = Metrics()
+        self.slow_kill = asyncio.Event()
+        self.slow_kill.set()
+        self.gate = AdmissionGate(
+            NodeState,
+            self,
+            LoopClock(),
+            self.metrics.workers,
+            node=lambda: self.node,
+            newest_node=self.ask,
+            kill=self.kill,
+        )
+
+    async def ask(self) -> Any:
+        self.asked += 1
+        return self.newest
+
+    async def kill(self, victim: Pod, options: KillOptions) -> None:
+        await self.slow_kill.wait()
+        self.killed.append(victim.uid)
+        self.overrides.append(options)
+        self.active = [other for other in self.active if other.uid != victim.uid]
+        if victim.uid == "slow":
+            raise TimeoutError
+
+    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
+        self.events.append(f"{involved['uid']} {kind} {reason}: {message}")
+
+    async def settled(self, asked: Pod) -> Rejection | None:
+        answer = self.gate(asked, self.active)
+        assert isinstance(answer, Deferred)
+        return await answer.settle(lambda: self.active)
+
+    def rejections(self, reason: str) -> float:
+        return float(self.metrics.workers.admission_rejections.labels(reason)._value.get())
+
+
+@on_virtual_time
+async def test_most_pods_are_judged_at_once() -> None:
+    gate = Gate()
+    assert gate.gate(pod(), []) is None
+    assert gate.gate(pod(container("3")), []) == FITS
+    assert gate.gate(pod(nodeName="m"), []) is not None
+    broken = gate.gate(pod(container("many")), [])
+    assert isinstance(broken, Rejection)
+    assert broken.reason == "UnexpectedAdmissionError"
+    assert gate.rejections("OutOfcpu") == 1
+    assert gate.rejections("Other") == 1
+    assert gate.rejections("UnexpectedAdmissionError") == 1
+
+
+@on_virtual_time
+async def test_the_api_is_asked_before_a_pod_is_refused_for_a_label() -> None:
+    gate = Gate()
+    wants = pod(nodeSelector={"disk": "ssd"})
+    gate.newest = node(disk="ssd")
+    assert await gate.settled(wants) is None
+    gate.newest = None
+    refused = await gate.settled(wants)
+    assert refused is not None
+    assert refused.reason == "NodeAffinity"
+    assert gate.asked == 2
+
+
+@on_virtual_time
+async def test_a_critical_pod_waits_until_others_gave_way() -> None:
+    gate = Gate()
+    gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
+    gate.slow_kill.clear()
+    waiting = asyncio.ensure_future(gate.settled(pod(container("500m"), uid="c", **CRITICAL)))
+    await settle()
+    assert not waiting.done()
+    gate.slow_kill.set()
+    assert await waiting is None
+    assert gate.killed == ["a"]
+    assert gate.events == ["a Warning Preempting: Preempted in order to admit critical pod"]
+    (options,) = gate.overrides
+    assert options.evict
+    assert options.grace_override is None
+    assert options.status_override is not None
+    assert options.status_override({"phase": "Running"})["reason"] == "Preempting"
+
+
+@on_virtual_time
+async def test_two_critical_pods_do_not_take_the_same_room() -> None:
+    gate = Gate()
+    gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
+    one, two = (pod(container("1"), uid=uid, **CRITICAL) for uid in ("c", "d"))
+
+    async def admitted(asked: Pod) -> None:
+        assert await gate.settled(asked) is None
+        gate.active.append(asked)
+
+    await asyncio.gather(admitted(one), admitted(two))
+    assert sorted(gate.killed) == ["a", "b"]
+
+
+@on_virtual_time
+async def test_no_room_even_if_all_gave_way() -> None:
+    gate = Gate()
+    gate.active = [pod(fixed("2", "1Mi"), uid="a", **CRITICAL)]
+    refused = await gate.settled(pod(container("1"), uid="c", **CRITICAL))
+    assert refused is not None
+    assert refused.reason == "UnexpectedAdmissionError"
+    assert "no set of running pods found to reclaim resources" in refused.message
+    assert gate.killed == []
+
+
+@on_virtual_time
+async def test_one_that_does_not_end_in_time_is_not_waited_for() -> None:
+    gate = Gate()
+    gate.active = [pod(container("2"), uid="slow")]
+    assert await gate.settled(pod(container("1"), uid="c", **CRITICAL)) is None
+
+
+@on_virtual_time
+async def test_requests_are_read_once_per_object() -> None:
+    gate = Gate()
+    others = [pod(container("10m"), uid=f"o{n}") for n in range(5)]
+    for _ in range(3):
+        assert gate.gate(pod(container("10m")), others) is None
+    kept = gate.gate._needs["o1"]
+    gate.gate(pod(container("10m")), others)
+    assert gate.gate._needs["o1"] is kept
+    for n in range(100):
+        gate.gate(pod(container("10m"), uid=f"x{n}"), others)
+    assert len(gate.gate._needs) < 40
+
+
+# -- pods that wait -----------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_a_held_pod_is_settled_once() -> None:
+    told: list[tuple[str, Rejection | None]] = []
+    held = HeldPods(lambda uid, rejection: told.append((uid, rejection)))
+    answers: dict[str, asyncio.Future[Rejection | None]] = {}
+    for uid in "abcd":
+        answers[uid] = asyncio.get_running_loop().create_future()
+        held.hold(uid, answers[uid])
+    assert held.waiting == frozenset("abcd")
+    answers["a"].set_result(None)
+    answers["b"].set_result(FITS)
+    answers["c"].set_exception(RuntimeError("broken"))
+    held.forget("d")
+    await settle()
+    assert told[:2] == [("a", None), ("b", FITS)]
+    assert told[2][0] == "c"
+    assert told[2][1] is not None
+    assert told[2][1].reason == "UnexpectedAdmissionError"
+    assert len(told) == 3
+    assert held.waiting == frozenset()
+    held.refuse("b")
+    assert held.holds("b")
+    assert not held.holds("a")
+    held.forget("b")
+    assert not held.holds("b")
