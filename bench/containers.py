@@ -5,32 +5,44 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from kubeletpy.remote.client import RemoteRuntime
 
 PATIENCE = 20.0
+INTO_WAIT = 0.1
+"""Seconds from a shell's last child to its `wait`."""
 _TERM = 1 << (signal.SIGTERM - 1)
 
 
-async def main_process(runtime: RemoteRuntime, container: str) -> int:
-    """The process id, on the host, of a container's first process, once it listens to SIGTERM.
+async def main_processes(runtime: RemoteRuntime, containers: Sequence[str]) -> list[int]:
+    """The process ids, on the host, of containers' first processes, once they listen to SIGTERM.
 
-    Before, it would not hear it: for the first process of a PID namespace no default action is taken.
+    Before, they would not hear it: signals without a handler mean nothing to the first process of a
+    namespace, and a shell that is not waiting yet takes its time.
 
     Raises:
-        TimeoutError: it does not listen.
+        TimeoutError: one does not listen.
     """
-    answer = await runtime.container_status(container, verbose=True)
-    pid = int(json.loads(answer.info["info"])["pid"])
+    pids = [await _main_process(runtime, container) for container in containers]
     async with asyncio.timeout(PATIENCE):
         # a process tells nobody that it has set a handler
-        while not _listens(pid):  # noqa: ASYNC110
+        while not all(_listens(pid) for pid in pids):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    return pid
+    await asyncio.sleep(INTO_WAIT)
+    return pids
+
+
+async def _main_process(runtime: RemoteRuntime, container: str) -> int:
+    answer = await runtime.container_status(container, verbose=True)
+    return int(json.loads(answer.info["info"])["pid"])
 
 
 def _listens(pid: int) -> bool:
+    """Whether a shell has set its trap and started what it waits for."""
+    if not Path(f"/proc/{pid}/task/{pid}/children").read_text().strip():
+        return False
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "SigCgt":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.containers import main_process
+from bench.containers import main_processes
 from bench.manifests import (
     CONTAINER,
     NAMESPACE,
@@ -76,7 +76,8 @@ class Floor:
 
     async def settled(self, names: Sequence[str]) -> list[int]:
         """Wait until the containers would hear a stop signal; their processes."""
-        return [await main_process(self._runtime, self.pods[name].container) for name in names]
+        containers = [self.pods[name].container for name in names]
+        return await main_processes(self._runtime, containers)
 
     async def delete(self, names: Sequence[str]) -> list[tuple[float, float]]:
         """Delete running pods: for each the moments of the API's answer and of the end."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from bench.floor import Floor, Step
@@ -146,7 +147,7 @@ class Bench:
         self._row(Row("delete -> gone", pods, "ms", each["delete"], raw["delete"]))
         if each["exit"]:
             self._exit_row(pods, each["exit"], raw.get("exit", []))
-        for kind, aim in (("create", 0.035), ("delete", None)):
+        for kind, aim in (("create", 0.035), ("delete", None), ("exit", None)):
             spent = [seconds * 1000 for seconds in cpu[f"agent {kind}"]]
             limit = None if aim is None else aim * 1000
             self._row(
@@ -189,26 +190,28 @@ class Bench:
             floor.add(ending, await raw_end(names))
         await raw.remove(names)
         names = self._names(pods)
-        before = await asyncio.to_thread(stand.counters)
         pids = {"agent": stand.agent_pid, "api": stand.api_pid}
         pids["runtime"] = stand.agent_runtime.pid or 0
-        agent.add("create", await self._cpu(subject.create, names, cpu, pids))
-        after = await asyncio.to_thread(stand.counters)
-        if burst:
-            self.results.calls_per_pod = {
-                kind: (count - before.get(kind, 0)) / pods
-                for kind, count in after.items()
-                if count > before.get(kind, 0)
-            }
+        async with self._counting(f"create {pods}", pods):
+            agent.add("create", await self._cpu(subject.create, names, cpu, pids))
         await subject.settled(names)
-        if ending == "delete":
-            moments = await self._cpu(subject_end, names, cpu, {"agent": stand.agent_pid})
-            agent.add(ending, moments)
-        else:
-            agent.add(ending, await subject_end(names))
+        async with self._counting(f"{ending} {pods}", pods):
+            agent.add(ending, await self._cpu(subject_end, names, cpu, {"agent": stand.agent_pid}))
         await subject.remove(names)
         if burst:
             await subject.cleaned()
+
+    @asynccontextmanager
+    async def _counting(self, what: str, pods: int) -> AsyncIterator[None]:
+        """Note the agent's calls per pod; of each kind of step the last one counts."""
+        before = await asyncio.to_thread(self._stand.counters)
+        yield
+        after = await asyncio.to_thread(self._stand.counters)
+        self.results.calls_per_pod[what] = {
+            kind: (count - before.get(kind, 0)) / pods
+            for kind, count in after.items()
+            if count > before.get(kind, 0)
+        }
 
     async def _cpu(
         self,

@@ -63,7 +63,8 @@ class Results:
 
     containerd: int
     rows: list[Row] = field(default_factory=list)
-    calls_per_pod: dict[str, float] = field(default_factory=dict)
+    calls_per_pod: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By step ("create 30"): the agent's CRI calls and API requests, by kind."""
     floor_parallel: int = 0
 
     def as_json(self) -> dict[str, Any]:
@@ -100,13 +101,17 @@ def table(results: Results) -> str:
         ).rstrip()
         for line in lines
     ]
-    calls = ", ".join(f"{kind} {count:.1f}" for kind, count in results.calls_per_pod.items())
+    calls = [
+        f"calls per pod, {step}: "
+        + ", ".join(f"{kind} {count:.1f}" for kind, count in counts.items())
+        for step, counts in results.calls_per_pod.items()
+    ]
     return "\n".join(
         [
             f"containerd {results.containerd}.x; the floor works on {results.floor_parallel} "
             "pods at once",
             *text,
-            f"calls per pod, create to Ready: {calls}",
+            *calls,
         ]
     )
 

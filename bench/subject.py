@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from bench.containers import main_process
+from bench.containers import main_processes
 from bench.manifests import NAMESPACE, manifest
 from bench.stand import NODE
 from bench.watching import GONE, READY, SUCCEEDED, Watching
@@ -36,7 +36,8 @@ class Subject:
 
     async def settled(self, names: Sequence[str]) -> list[int]:
         """Wait until the containers would hear a stop signal; their processes."""
-        return [await main_process(self._runtime, self._container(name)) for name in names]
+        containers = [self._container(name) for name in names]
+        return await main_processes(self._runtime, containers)
 
     async def delete(self, names: Sequence[str]) -> list[tuple[float, float]]:
         """Delete running pods: for each the moments of the API's answer and of the end."""
