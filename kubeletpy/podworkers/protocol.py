@@ -60,6 +60,8 @@ class SyncOutcome:
     error: str = ""
     retry_at: float | None = None
     """Unix seconds at which trying again makes sense (end of a backoff); None: by the worker."""
+    deadline: float | None = None
+    """Unix seconds at which activeDeadlineSeconds end the pod: it is looked at then, too."""
     network_not_ready: bool = False
     step: str = ""
     """The step that failed, by its name; empty without an error."""

@@ -41,6 +41,16 @@ def requeue_delay(
     outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
 ) -> float:
     """Seconds until the next step if nothing happens before."""
+    delay = _without_deadline(outcome, now, jitter, settings)
+    if outcome is None or outcome.deadline is None:
+        return delay
+    left = outcome.deadline - now
+    return min(delay, max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE)
+
+
+def _without_deadline(
+    outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
+) -> float:
     stretch = 1.0 + jitter
     if outcome is None:
         return min(settings.error_backoff, settings.sync_frequency) * stretch
@@ -50,7 +60,11 @@ def requeue_delay(
     if outcome.retry_at is not None:
         # exactly then: a restart after a backoff has waited long enough already
         left = outcome.retry_at - now
-        return min(max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE, resync)
+        due = min(max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE, resync)
+        if outcome.error and not outcome.waiting:
+            # something else failed as well, which has no due time of its own
+            return min(due, min(settings.error_backoff, settings.sync_frequency) * stretch)
+        return due
     if outcome.error:
         return min(settings.error_backoff, settings.sync_frequency) * stretch
     return resync

@@ -49,7 +49,6 @@ class SyncContext:
     is_terminating: Callable[[], bool]
     mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
     pull_secrets: Sequence[PullSecret] = ()
-
     told: list[Decision] = field(default_factory=list)
 
     def planned(self, decisions: Sequence[Decision]) -> None:
@@ -153,7 +152,7 @@ async def runtime(ctx: SyncContext) -> SyncOutcome | None:
     nobody else would tell us what we did ourselves: so as long as something was done, look again.
     May be cancelled: what the runtime is doing then goes on, and the next step waits for it.
     """
-    pod, decisions = ctx.pod, list[Decision]()
+    decisions = list[Decision]()
     for _ in range(MAX_ROUNDS):
         result = await _runtime_round(ctx)
         decisions += [one for one in result.decisions if one not in ctx.told]
@@ -164,7 +163,7 @@ async def runtime(ctx: SyncContext) -> SyncOutcome | None:
         terminal=terminal,
         error="" if terminal else result.error_message(),
         waiting=_is_held_back(result),
-        retry_at=_earliest(result.retry_at, ctx.writer.deadline(pod)),
+        retry_at=result.retry_at,
         decisions=tuple(decisions),
     )
 
@@ -206,13 +205,34 @@ STEP_WORDS = {"runtime": "runtime sync", "store_status": "compute status"}
 
 
 async def run_sync(ctx: SyncContext) -> SyncOutcome:
-    """Run the steps until one ends the sync."""
-    for step in SYNC_STEPS:
-        with phase(STEP_WORDS.get(step.__name__, step.__name__.replace("_", " "))):
-            outcome = await step(ctx)
-        if outcome is not None:
-            return replace(outcome, step=step.__name__) if outcome.error else outcome
-    return SyncOutcome()
+    """Run the steps until one ends the sync, or the pod's activeDeadlineSeconds do."""
+    deadline = None
+    try:
+        async with asyncio.timeout(None) as limit:
+            for step in SYNC_STEPS:
+                outcome = await _run_step(ctx, step)
+                if outcome is not None:
+                    return replace(outcome, deadline=deadline)
+                if step is store_status:
+                    deadline = ctx.writer.deadline(ctx.pod)
+                    if deadline is not None:
+                        left = deadline - ctx.services.clock.now()
+                        limit.reschedule(asyncio.get_running_loop().time() + left)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        # what the runtime is doing goes on; the next step waits for it and ends the pod
+        terminal = ctx.writer.store(ctx.pod, ctx.mirror, ctx.status)
+        return SyncOutcome(terminal=terminal, deadline=deadline)
+    return SyncOutcome(deadline=deadline)
+
+
+async def _run_step(ctx: SyncContext, step: SyncStep) -> SyncOutcome | None:
+    with phase(STEP_WORDS.get(step.__name__, step.__name__.replace("_", " "))):
+        outcome = await step(ctx)
+    if outcome is None or not outcome.error:
+        return outcome
+    return replace(outcome, step=step.__name__)
 
 
 def _take_over(ctx: SyncContext, result: PodSyncResult) -> bool:
@@ -293,6 +313,3 @@ def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:
     running = {container.name for container in status.running_containers}
     return all(container["name"] in running for container in pod.containers)
 
-
-def _earliest(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)

@@ -202,13 +202,36 @@ async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path):
     s = Setup(tmp_path)
     pod = make_pod(activeDeadlineSeconds=30)
     outcome = await s.sync(pod, runtime_status())
-    assert outcome.retry_at == pytest.approx(LoopClock().now() + 30)
+    assert outcome.deadline == pytest.approx(LoopClock().now() + 30)
     await asyncio.sleep(30)
     outcome = await s.sync(pod, runtime_status())
     assert outcome.terminal
     assert s.rooms.statuses[-1][0]["reason"] == "DeadlineExceeded"
     assert s.rooms.statuses[-1][1] is True
     assert [reason for reason, _ in s.recorder.events] == ["DeadlineExceeded"]
+
+
+@on_virtual_time
+async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path):
+    s = Setup(tmp_path)
+    s.rooms.takes = 1000.0
+    started = asyncio.get_running_loop().time()
+    outcome = await s.sync(make_pod(activeDeadlineSeconds=30), EMPTY)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(30, abs=1)
+    assert outcome.terminal
+    assert s.rooms.statuses[-1][0]["reason"] == "DeadlineExceeded"
+
+
+@on_virtual_time
+async def test_a_timeout_inside_a_step_is_not_taken_for_the_deadline(tmp_path):
+    s = Setup(tmp_path)
+
+    async def slow(_pod):
+        raise TimeoutError("its own")
+
+    s.rooms.set_up = slow
+    with pytest.raises(TimeoutError, match="its own"):
+        await s.sync(make_pod(activeDeadlineSeconds=30), EMPTY)
 
 
 @on_virtual_time
