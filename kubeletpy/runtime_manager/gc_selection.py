@@ -36,6 +36,8 @@ class DeadContainer:
     created_at: int
     unknown: bool
     """The runtime has lost track of it: it is stopped before it is removed."""
+    unstarted: bool = False
+    """Made, and perhaps about to be started."""
 
 
 def dead_containers(
@@ -56,6 +58,7 @@ def dead_containers(
                     labels.container_name or container.metadata.name,
                     container.created_at,
                     container.state == cri.CONTAINER_UNKNOWN,
+                    container.state == cri.CONTAINER_CREATED,
                 )
             )
     return found
@@ -74,7 +77,7 @@ def containers_to_remove(
     for container in sorted(dead, key=lambda c: c.created_at, reverse=True):
         if all_sources_ready and removable(container.pod_uid):
             going.append(container)
-        else:
+        elif not container.unstarted:
             units.setdefault((container.pod_uid, container.name), []).append(container)
     if policy.max_per_container >= 0:
         going += _keep_newest(units, policy.max_per_container)
