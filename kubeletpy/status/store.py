@@ -141,7 +141,10 @@ def illegal_transition(pod: Pod, old: api.PodStatus, new: api.PodStatus) -> str 
             if _restarts(pod, container, ended):
                 continue
             following = after.get(entry["name"])
-            if following is not None and "terminated" not in (following.get("state") or {}):
+            if following is None or "terminated" in (following.get("state") or {}):
+                continue
+            # a higher count: another container was made, because its definition has changed
+            if following.get("restartCount", 0) <= entry.get("restartCount", 0):
                 return f"container {entry['name']} had terminated for good and came back"
     return None
 

@@ -74,6 +74,8 @@ def test_the_dead_do_not_rise(spec: Any, exit_code: int, fine: bool) -> None:
     new: Any = {"containerStatuses": [shown("a", running={})]}
     problem = store.illegal_transition(pod(**spec), old, new)
     assert (problem is None) is fine
+    another: Any = {"containerStatuses": [{**shown("a", running={}), "restartCount": 1}]}
+    assert store.illegal_transition(pod(**spec), old, another) is None
     assert store.illegal_transition(pod(**spec), old, old) is None
 
 
