@@ -162,6 +162,12 @@ class Agent:
         seams = parts.seams
         if self.cgroups is not None:
             seams = replace(seams, cgroup_parent=self.cgroups.parent)
+        if (namespaces := parts.user_namespaces) is not None:
+            seams = replace(
+                seams,
+                user_namespace=namespaces.of,
+                runtime_handler=namespaces.checked(seams.runtime_handler),
+            )
         images = ImageManager(
             parts.images,
             self.recorder,
@@ -579,6 +585,8 @@ class Agent:
         self.directories.sweep_soon(found.desired | found.possibly_running)
         if self.cgroups is not None:
             self.cgroups.sweep_soon()
+        if self.parts.user_namespaces is not None:
+            self.parts.user_namespaces.keep(found.desired | found.possibly_running)
 
     def _admission_state(self) -> NodeState:
         state = self.parts.admission

@@ -41,6 +41,7 @@ from kubeletpy.runtime_manager.dns import ResolvConfError, ResolverConfig, parse
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinate_ids
 from kubeletpy.server.build import Ports, ServerError
 from kubeletpy.server.health import HealthServer, NotLoopback
 from kubeletpy.shutdown.plan import Period, periods
@@ -136,6 +137,17 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         seams=surroundings.seams,
         volumes=surroundings.volumes,
         cgroups=tree,
+        user_namespaces=UserNamespaces(
+            root / "pods",
+            supporting={
+                handler.get("name") or ""
+                for handler in info.handlers
+                if (handler.get("features") or {}).get("userNamespaces")
+            },
+            max_pods=settings.max_pods,
+            ids_per_pod=settings.user_namespaces.ids_per_pod,
+            owned=subordinate_ids(),
+        ),
         admission=NodeState(
             allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
             kernel_version=facts.kernel_version,

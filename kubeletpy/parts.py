@@ -27,6 +27,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.user_namespaces import UserNamespaces
 from kubeletpy.shutdown.plan import Period
 from kubeletpy.syncloop.pleg import PlegSettings
 from kubeletpy.volumes.protocol import VolumeManager
@@ -78,6 +79,8 @@ class AgentParts:
     """Makes the volume manager, given where events go and what wakes a pod (by uid)."""
     cgroups: CgroupTree | None = None
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
+    user_namespaces: UserNamespaces | None = None
+    """None: pods with hostUsers false are refused by their config."""
     admission: NodeState = field(default_factory=NodeState)
     """What admission must know besides the Node object."""
     metrics: Metrics = field(default_factory=Metrics)

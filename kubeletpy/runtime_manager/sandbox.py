@@ -73,6 +73,7 @@ class SandboxMaker:
                 self._tools.settings,
                 dns,
                 cgroup_parent=self._tools.seams.cgroup_parent(pod),
+                userns=self._tools.seams.user_namespace(pod),
             )
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'

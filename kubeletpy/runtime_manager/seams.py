@@ -16,6 +16,7 @@ from kubeletpy.runtime_manager.config_errors import SandboxConfigError
 from kubeletpy.runtime_manager.dns import ResolverConfig
 from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
+from kubeletpy.runtime_manager.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.protocol import Mount
 
 
@@ -52,6 +53,11 @@ class Seams:
     """
     cgroup_parent: Callable[[Pod], str] = lambda pod: ""
     """The pod's cgroup as the runtime's driver names it."""
+    user_namespace: Callable[[Pod], UserNamespaceRange | None] = lambda pod: None
+    """The ids that a pod with hostUsers false is mapped to; None: there are none for it.
+
+    Raises an error that is both a SandboxConfigError and a ContainerConfigError.
+    """
     environment: Callable[[Pod, api.Container, tuple[str, ...]], Awaitable[EnvironmentInputs]] = (
         _own_addresses_only
     )

@@ -167,6 +167,7 @@ class ContainerStarter:
                 mounts=await seams.mounts(pod, container, pod_ips, environment, mounts),
                 termination_log=self._termination_file(context, action),
                 target_container_id=_target_id(context, action),
+                userns=seams.user_namespace(pod),
             )
             config = build_container_config(
                 pod, container, action.kind, self._tools.settings, inputs
