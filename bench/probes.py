@@ -1,8 +1,9 @@
 """Probes at scale: 110 pods with three 1-second probes each, on the real prober.
 
-How late each run is against its probe's own grid (p50, p99, worst), how late the event loop was
-for others meanwhile, and the processor time. The containers are one server process; commands run on
-a runtime that needs as long as told. ``python -m bench.probes [--pods N] [--kind http|tcp|exec]``.
+How late each run is against its probe's own grid (p50, p99, worst), how late the event loop is for
+others meanwhile and was before, when nothing was probed, and the processor time. The containers are
+one server process; commands run on a runtime that needs as long as told.
+``python -m bench.probes [--pods N] [--kind http|tcp|exec]``.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ async def measure(pods: int, kind: str, seconds: float, port: int, command_s: fl
         metrics=Metrics().probes,
         agent_started_at=clock.now() - 3600,
     )
+    before = await lateness_of_others(SETTLE_S)
     for number in range(pods):
         pod = bench_pod(number, kind, port)
         statuses[pod.uid] = running(pod, clock.now())
@@ -151,6 +153,11 @@ async def measure(pods: int, kind: str, seconds: float, port: int, command_s: fl
             "p50": percentile(found, 0.5),
             "p99": percentile(found, 0.99),
             "worst": percentile(found, 1),
+        },
+        "late without probes ms": {
+            "p50": percentile(before, 0.5),
+            "p99": percentile(before, 0.99),
+            "worst": percentile(before, 1),
         },
         "others late ms": {
             "p50": percentile(others, 0.5),

@@ -204,6 +204,22 @@ def test_an_agent_killed_during_a_pre_stop_hook(tmp_path: Path) -> None:
     live(tmp_path, story)
 
 
+def test_a_hook_and_a_probe_that_hang_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    async def story(world: ExecWorld) -> None:
+        world.takes |= {"hook": 10**6, "ready?": 10**6}
+        hook = {"postStart": {"exec": {"command": ["hook"]}}}
+        probe = asks("ready?", timeoutSeconds=10**6)
+        world.user.create(pod("a", [container("c", "run", lifecycle=hook)]))
+        world.user.create(pod("b", [container("c", "run", readinessProbe=probe)]))
+        await world.until(lambda: len(world.asked) == 2)
+        await asyncio.sleep(20)
+        for name in "ab":
+            world.user.delete(name)
+        assert await world.until(lambda: not world.user.pods()) < 3
+
+    live(tmp_path, story)
+
+
 def test_a_failed_post_start_is_tried_again_with_backoff(tmp_path: Path) -> None:
     async def story(world: ExecWorld) -> None:
         works = world.now + 40

@@ -1,0 +1,43 @@
+"""A stop signal of the pod's own: sent where the runtime knows how, and said where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tools.env.containerd import Containerd
+
+SCRIPT = "trap 'echo got TERM; exit 0' TERM; trap 'echo got USR1; exit 0' USR1; "
+SCRIPT += "while :; do sleep 1 & wait $!; done"
+
+
+@pytest.fixture(params=["session_containerd2", "session_containerd16"])
+def signal_node(request: pytest.FixtureRequest, make_node: MakeNode) -> Node:
+    """A node with the gate on."""
+    containerd: Containerd = request.getfixturevalue(request.param)
+    node = make_node(containerd, config={"featureGates": {"ContainerStopSignals": True}})
+    node.start()
+    return node
+
+
+def test_stop_signal(signal_node: Node) -> None:
+    node, namespace = signal_node, "signals"
+    node.api.create("namespaces", "", {"metadata": {"name": namespace}})
+    node.apply(
+        pod(
+            "usr1",
+            container(script=SCRIPT, lifecycle={"stopSignal": "SIGUSR1"}),
+            os={"name": "linux"},
+        ),
+        namespace=namespace,
+    )
+    running = node.wait_running(namespace, "usr1")
+    ignored = [e for e in node.events(namespace, "usr1") if e.startswith("StopSignalIgnored")]
+    with (node.log_dir(running) / "main" / "0.log").open() as lines:
+        node.kubectl("delete", "pod", "usr1", "--wait=false", namespace=namespace)
+        node.wait_gone(namespace, "usr1")
+        said = lines.read()
+    assert ("got TERM" if ignored else "got USR1") in said
+    remove_pods(node, namespace)
