@@ -17,6 +17,7 @@ from typing import Any
 from kubeletpy import config
 from kubeletpy.cli import logs, machine
 from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
 from kubeletpy.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -44,12 +45,13 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
         _check(loaded)
     except config.ConfigError as error:
         return fail(error)
+    if agent is None and loaded.node.kubeconfig:
+        begin_loading(loaded.node.kubeconfig)
     return run(loaded, agent or _default_agent())
 
 
 def run(loaded: config.LoadedConfig, agent: Agent) -> int:
     """Run an agent until SIGINT or SIGTERM; gives the exit code."""
-    from kubeletpy.kubeapi.credentials import KubeconfigError
     from kubeletpy.launch import LaunchError
 
     handler = logs.set_up(loaded.settings.logging)

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import KubeconfigError, connect_kubeconfig
+from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.protocol import NODES
 
 from .api_server import answer, failure, serving
@@ -42,6 +42,14 @@ async def test_token(tmp_path: Path) -> None:
     assert (connection.host, connection.authorization) == ("http://127.0.0.1:1", "Bearer abc")
     assert connection.ssl is None
     assert "abc" not in repr(connection)
+
+
+async def test_loading_may_begin_ahead(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "{token: abc}")
+    begin_loading(path)
+    assert (await connect_kubeconfig(path)).authorization == "Bearer abc"
+    kubeconfig(tmp_path, "{token: other}")
+    assert (await connect_kubeconfig(path)).authorization == "Bearer other"
 
 
 async def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
