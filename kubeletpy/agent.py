@@ -366,7 +366,9 @@ class Agent:
         )
 
     def _make_dead_containers(self) -> DeadContainers:
-        self.dead = DeadContainers(self.runtime, self.cache, self._content_removable)
+        self.dead = DeadContainers(
+            self.runtime, self.cache, self._content_removable, self.statuses.is_told
+        )
         return self.dead
 
     def _make_upkeep(self) -> Upkeep:
@@ -387,6 +389,7 @@ class Agent:
             node_name=parts.node.name,
             all_sources_ready=lambda: self.loop.all_sources_ready,
             removable=self._content_removable,
+            told=self.statuses.is_told,
         )
 
     def _make_shutdown(self) -> ShutdownManager:

@@ -32,14 +32,17 @@ class Upkeep:
         node_name: str,
         all_sources_ready: Callable[[], bool],
         removable: Callable[[str], bool],
+        told: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        """``removable(pod_uid)`` says whether everything of a pod may go."""
+        """``removable(pod_uid)`` says whether everything of a pod may go, ``told(pod_uid)`` whether
+        the API knows how its containers ended."""
         self._runtime = runtime
         self._images = images
         self._recorder = recorder
         self._node = node_reference(node_name)
         self._all_sources_ready = all_sources_ready
         self._removable = removable
+        self._told = told
         self._wanted = asyncio.Event()
 
     def collect_soon(self) -> None:
@@ -59,7 +62,9 @@ class Upkeep:
             self._wanted.clear()
             try:
                 await self._runtime.collect_garbage(
-                    all_sources_ready=self._all_sources_ready(), removable=self._removable
+                    all_sources_ready=self._all_sources_ready(),
+                    removable=self._removable,
+                    told=self._told,
                 )
             except CRIError as error:
                 self._recorder.event(self._node, WARNING, "ContainerGCFailed", str(error))

@@ -41,15 +41,21 @@ class ContainerGarbageCollector:
         self._remover = remover
         self._policy = policy
 
-    async def collect(self, removable: Callable[[str], bool], *, all_sources_ready: bool) -> None:
-        """One round.
+    async def collect(
+        self,
+        removable: Callable[[str], bool],
+        *,
+        all_sources_ready: bool,
+        told: Callable[[str], bool] = lambda uid: True,
+    ) -> None:
+        """One round. ``told(pod_uid)``: the API knows how the pod's containers ended.
 
         Raises:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
                 logged and left for the next round.
         """
         containers = await self._tools.runtime.list_containers()
-        gone = await self._remove_containers(containers, removable, all_sources_ready)
+        gone = await self._remove_containers(containers, removable, all_sources_ready, told)
         left = [container for container in containers if container.id not in gone]
         sandboxes = await self._tools.runtime.list_pod_sandbox()
         in_use = frozenset(container.pod_sandbox_id for container in left)
@@ -69,10 +75,11 @@ class ContainerGarbageCollector:
         containers: Sequence[cri.Container],
         removable: Callable[[str], bool],
         all_sources_ready: bool,
+        told: Callable[[str], bool],
     ) -> set[str]:
         dead = dead_containers(containers, self._policy, self._tools.clock.now())
         going = containers_to_remove(
-            dead, self._policy, removable, all_sources_ready=all_sources_ready
+            dead, self._policy, removable, all_sources_ready=all_sources_ready, told=told
         )
         gone: set[str] = set()
         for container in going:

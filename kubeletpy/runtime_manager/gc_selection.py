@@ -14,6 +14,10 @@ from kubeletpy.runtime_manager.labels import read_container_labels, read_sandbox
 from kubeletpy.runtime_manager.log_paths import container_id_of_log_link, pod_uid_of_log_directory
 
 
+SHOWN = 2
+"""Ended runs of a container that a pod's status can show."""
+
+
 @dataclass(frozen=True, slots=True)
 class GCPolicy:
     """How many dead containers stay."""
@@ -70,15 +74,24 @@ def containers_to_remove(
     removable: Callable[[str], bool],
     *,
     all_sources_ready: bool,
+    told: Callable[[str], bool] = lambda uid: True,
 ) -> list[DeadContainer]:
-    """What goes, oldest first."""
+    """What goes, oldest first.
+
+    ``told(pod_uid)``: the API knows how the pod's containers ended. Until it does, what it can show
+    of each container (its state and its last state) stays.
+    """
     going: list[DeadContainer] = []
     units: dict[tuple[str, str], list[DeadContainer]] = {}
+    untold: dict[tuple[str, str], int] = {}
     for container in sorted(dead, key=lambda c: c.created_at, reverse=True):
-        if all_sources_ready and removable(container.pod_uid):
+        unit = (container.pod_uid, container.name)
+        if not (container.unstarted or told(container.pod_uid)) and untold.get(unit, 0) < SHOWN:
+            untold[unit] = untold.get(unit, 0) + 1
+        elif all_sources_ready and removable(container.pod_uid):
             going.append(container)
         elif not container.unstarted:
-            units.setdefault((container.pod_uid, container.name), []).append(container)
+            units.setdefault(unit, []).append(container)
     if policy.max_per_container >= 0:
         going += _keep_newest(units, policy.max_per_container)
     total = sum(map(len, units.values()))

@@ -184,11 +184,15 @@ class KubeRuntimeManager:
         await self._parts.remover.container(container_id)
 
     async def collect_garbage(
-        self, *, all_sources_ready: bool, removable: Callable[[str], bool]
+        self,
+        *,
+        all_sources_ready: bool,
+        removable: Callable[[str], bool],
+        told: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
         self._parts.crash_loops.collect(self._tools.clock.now())
-        await self._collector.collect(removable, all_sources_ready=all_sources_ready)
+        await self._collector.collect(removable, all_sources_ready=all_sources_ready, told=told)
 
     async def health(self) -> RuntimeHealth:
         """Ask the runtime how it is. Never raises."""

@@ -135,11 +135,16 @@ class RuntimeManager(Protocol):
         ...
 
     async def collect_garbage(
-        self, *, all_sources_ready: bool, removable: Callable[[str], bool]
+        self,
+        *,
+        all_sources_ready: bool,
+        removable: Callable[[str], bool],
+        told: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         """Remove dead containers and sandboxes beyond what is kept.
 
-        ``removable(pod_uid)`` says whether everything of that pod may go (docs: GC and eviction).
+        ``removable(pod_uid)`` says whether everything of that pod may go (docs: GC and eviction),
+        ``told(pod_uid)`` whether the API knows how its containers ended.
         """
         ...
 

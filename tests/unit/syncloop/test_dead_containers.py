@@ -1,0 +1,35 @@
+"""Dead containers go when a newer one has died, but not before the API knows how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.syncloop.dead_containers import DeadContainers
+from tests.virtual_time import on_virtual_time, settle
+
+
+@pytest.mark.parametrize(("told", "gone"), [(True, ["c2", "c1"]), (False, ["c1"])])
+@on_virtual_time
+async def test_both_runs_that_a_status_shows_stay_until_it_is_told(
+    told: bool, gone: list[str]
+) -> None:
+    removed: list[str] = []
+
+    class Runtime:
+        async def delete_container(self, container_id: str) -> None:
+            removed.append(container_id)
+
+    cache = PodStatusCache()
+    exited = ContainerState.EXITED
+    runs = tuple(ContainerStatus(f"c{n}", "main", exited, created_at=n) for n in (3, 2, 1))
+    cache.set(PodRuntimeStatus("uid", "web", "default", containers=runs, observed_at=1))
+    dead = DeadContainers(Runtime(), cache, lambda uid: False, lambda uid: told)  # type: ignore[arg-type]
+    running = asyncio.ensure_future(dead.run())
+    dead.died("uid", "c3")
+    await settle()
+    running.cancel()
+    assert removed == gone
