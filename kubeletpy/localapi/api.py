@@ -129,7 +129,7 @@ class LocalApi:
         self._controllers = [NodeLifecycle(self.registry), Scheduler(self.registry)]
         for controller in self._controllers:
             controller.start()
-        self._server = Server(self.registry, tls.server_context())
+        self._server = Server(self.registry, tls.server_context(), tls.client_context())
         host, port = self._address
         port = await self._server.start(host, port)
         url = f"https://{f'[{host}]' if ':' in host else host}:{port}"

@@ -187,6 +187,11 @@ def not_implemented(message: str) -> ApiError:
     return ApiError(501, "NotImplemented", message)
 
 
+def unavailable(message: str) -> ApiError:
+    """503: later it may work."""
+    return ApiError(503, "ServiceUnavailable", message)
+
+
 def internal(message: str) -> ApiError:
     """500: our own fault; the message says no more than that something broke."""
     return ApiError(

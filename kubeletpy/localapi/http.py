@@ -17,6 +17,7 @@ from aiohttp import web
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi import bodies, documents, errors, negotiation, paths
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.node_proxy import NodeProxy
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import (
     Caller,
@@ -39,8 +40,10 @@ _VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
 class Handler:
     """Answers every request. ``registry`` does the work."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, nodes: NodeProxy | None = None) -> None:
+        """``nodes`` None: what a node would answer is refused."""
         self._registry = registry
+        self._nodes = nodes
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -85,6 +88,10 @@ class Handler:
     async def _resource(
         self, request: web.Request, caller: Caller, route: paths.Route
     ) -> web.StreamResponse:
+        if route.subresource and route.info.is_proxied(route.subresource):
+            if self._nodes is None:
+                raise errors.unavailable("this API has no way to its nodes")
+            return await self._nodes.handle(request, caller, route)
         form = negotiation.negotiate(request.headers.get("Accept", ""))
         query, method = request.query, request.method
         if method == "GET":

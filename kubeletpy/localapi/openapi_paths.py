@@ -60,7 +60,11 @@ def kind_names(resource: ResourceInfo) -> set[str]:
     """Definitions that a resource's operations refer to: the kind, its list, its subresources'."""
     group, version = resource.group, resource.version
     kinds = [(group, version, resource.kind), (group, version, resource.kind + "List")]
-    kinds += [_subresource_kind(resource, sub) for sub in resource.subresources]
+    kinds += [
+        _subresource_kind(resource, sub)
+        for sub in resource.subresources
+        if not resource.is_proxied(sub.name)
+    ]
     names = {definitions.definition_name(*kind) for kind in kinds}
     return {name for name in names if name}
 
@@ -139,6 +143,8 @@ def resource_paths(resource: ResourceInfo) -> JSON:
         item["parameters"] = _path_parameters("name", *parameters)
         paths[f"{base}/{{name}}"] = item
     for sub in resource.subresources:
+        if resource.is_proxied(sub.name):
+            continue
         sub_kind = _subresource_kind(resource, sub)
         sub_item = _item(sub_kind, sub.verbs)
         if "create" in sub.verbs:

@@ -38,6 +38,11 @@ def parse(parts: list[str]) -> Route | None:
     return None
 
 
+def _goes_on(info: ResourceInfo, subresource: str) -> bool:
+    """Whether a path of the node's own server follows the subresource."""
+    return subresource == "proxy" and info.is_proxied(subresource)
+
+
 def _resource(group: str, version: str, rest: list[str]) -> Route | None:
     watch = rest[0] == "watch"
     if watch:
@@ -45,10 +50,10 @@ def _resource(group: str, version: str, rest: list[str]) -> Route | None:
     namespace: str | None = None
     if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
         namespace, rest = rest[1], rest[2:]
-    if not 1 <= len(rest) <= 3:
+    info = find_in_group(group, version, rest[0]) if rest else None
+    if info is None or (len(rest) > 3 and not _goes_on(info, rest[2])):
         return None
-    info = find_in_group(group, version, rest[0])
-    if info is None or (namespace is not None and not info.namespaced):
+    if namespace is not None and not info.namespaced:
         return None
     name = rest[1] if len(rest) > 1 else ""
     if name and info.namespaced and namespace is None:

@@ -283,7 +283,7 @@ class Registry(Cluster):
         verbs = info.verbs
         if subresource:
             below = info.subresource(subresource)
-            if below is None:
+            if below is None or info.is_proxied(subresource):
                 raise errors.unknown_path()
             verbs = below.verbs
         if verb not in verbs:

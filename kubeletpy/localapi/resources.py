@@ -27,16 +27,13 @@ _NOT_SERVED = frozenset(
         "csistoragecapacities",
         "volumeattributesclasses",
         "selfsubjectrulesreviews",
-        # Proxying to a workload or to the node's own server.
-        "nodes/proxy",
+        # Proxying to a workload.
         "services/proxy",
         "pods/proxy",
-        "pods/attach",
-        "pods/exec",
-        "pods/log",
-        "pods/portforward",
     }
 )
+PROXIED = frozenset({"nodes/proxy", "pods/attach", "pods/exec", "pods/log", "pods/portforward"})
+"""Subresources that the node's own server answers: no object is read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +83,10 @@ class ResourceInfo:
     def storage_key(self) -> str:
         """What the objects are stored under: both event APIs show the same objects."""
         return "events" if self.plural == "events" else self.key
+
+    def is_proxied(self, subresource: str) -> bool:
+        """Whether a subresource is answered by a node."""
+        return not self.group and f"{self.plural}/{subresource}" in PROXIED
 
     def subresource(self, name: str) -> SubresourceInfo | None:
         """The subresource of that name, if there is one."""

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from kubeletpy.localapi.bodies import BODY_LIMIT
 from kubeletpy.localapi.http import Handler
+from kubeletpy.localapi.node_proxy import NodeProxy
 from kubeletpy.localapi.registry import Registry
 
 _STOP_SECONDS = 1.0
@@ -34,10 +35,17 @@ class Server:
     Args:
         registry: the API.
         tls: of the certificate; None for plain HTTP (kubectl sends no token over that).
+        node_tls: to come to a node's own server with; None: no node is asked anything.
     """
 
-    def __init__(self, registry: Registry, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        tls: ssl.SSLContext | None,
+        node_tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._registry = registry
+        self._nodes = NodeProxy(registry, node_tls) if node_tls is not None else None
         self._tls = tls
         self._runner: web.AppRunner | None = None
 
@@ -50,7 +58,7 @@ class Server:
         """
         check_loopback(host)
         app = web.Application(client_max_size=BODY_LIMIT)
-        app.router.add_route("*", "/{path:.*}", Handler(self._registry).handle)
+        app.router.add_route("*", "/{path:.*}", Handler(self._registry, self._nodes).handle)
         # Cancelling the handler of a client that went away frees its watch at once.
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS
@@ -71,3 +79,5 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._nodes is not None:
+            await self._nodes.close()

@@ -1,0 +1,173 @@
+"""pods/log, exec, attach, portforward and nodes/proxy: handed to the node's own server.
+
+The API asks as itself, with its client certificate, and believes only a server that the cluster's
+authority vouches for as that node. What the caller sent of credentials stays here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kubeletpy.localapi import errors
+from kubeletpy.localapi.auth import Request
+from kubeletpy.localapi.bodies import BODY_LIMIT
+from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.node_targets import NodeAddress, node_address, pod_target
+from kubeletpy.wire import takeover
+from kubeletpy.wire.upgrade import HOP_HEADERS, UpgradeFailed, ask
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from kubeletpy.localapi.paths import Route
+    from kubeletpy.localapi.registry import Registry
+    from kubeletpy.localapi.requests import Caller
+
+CONNECT_S = 30.0
+BLOCK = 256 << 10
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NOT_PASSED = HOP_HEADERS | {"connection", "upgrade", "accept-encoding"}
+_REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
+
+
+class NodeProxy:
+    """Carries requests to nodes. ``tls`` holds the client certificate and the authority."""
+
+    def __init__(self, registry: Registry, tls: ssl.SSLContext) -> None:
+        self._registry = registry
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """End connections that are kept."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def handle(
+        self, request: web.Request, caller: Caller, route: Route
+    ) -> web.StreamResponse:
+        """Answer a request for a proxied subresource.
+
+        Raises:
+            ApiError: 400, 403, 404, 405, 500, 503; what the node refused comes with its own code.
+        """
+        info, namespace = route.info, route.namespace or ""
+        verb = _VERBS.get(request.method, "")
+        below = info.subresource(route.subresource)
+        if below is None or verb not in below.verbs:
+            raise errors.method_not_allowed(info.plural, request.method.lower(), info.group)
+        wanted = Request(verb, info.key, route.subresource, namespace, route.name)
+        self._registry.check(caller, info, wanted)
+        found = self._registry.stored(info, namespace, route.name)
+        if info.plural == "nodes":
+            node, target = found, _node_target(request)
+        else:
+            node = self._node_of(found)
+            target = pod_target(found, route.subresource, request.query.items())
+        address = node_address(node)
+        if takeover.is_upgrade(request):
+            return await self._upgrade(request, address, target)
+        if route.subresource in ("exec", "attach", "portforward"):
+            raise errors.bad_request("Upgrade request required")
+        return await self._pass(request, address, target, as_status=info.plural == "pods")
+
+    def _node_of(self, pod: dict[str, object]) -> dict[str, object]:
+        spec = pod.get("spec")
+        name = str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
+        if not name:
+            about = pod["metadata"]
+            shown = about.get("name") if isinstance(about, dict) else ""
+            raise errors.bad_request(f"pod {shown} does not have a host assigned")
+        node = self._registry.find("nodes", "", name)
+        if node is None:
+            raise errors.not_found("nodes", name)
+        return node
+
+    async def _upgrade(
+        self, request: web.Request, address: NodeAddress, target: str
+    ) -> web.StreamResponse:
+        headers = [("Host", f"{address.name}:{address.port}")]
+        headers += [(k, v) for k, v in request.headers.items() if k.lower() not in HOP_HEADERS]
+        try:
+            answer = await ask(
+                address.host,
+                address.port,
+                method=request.method,
+                target=target,
+                headers=headers,
+                timeout=CONNECT_S,
+                tls=self._tls,
+                server_name=address.name,
+            )
+        except UpgradeFailed as error:
+            raise errors.internal(f"error dialing backend: {error}") from error
+        if answer.status != 101:
+            answer.transport.abort()
+            text = answer.body.decode("utf-8", "replace")
+            return web.Response(status=answer.status, text=text)
+        return await takeover.join(request, answer, idle_timeout=0)
+
+    async def _pass(
+        self, request: web.Request, address: NodeAddress, target: str, *, as_status: bool
+    ) -> web.StreamResponse:
+        import aiohttp
+        from yarl import URL
+
+        session = await self._get_session()
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_PASSED]
+        body = await request.read() if request.can_read_body else None
+        try:
+            answer = await session.request(
+                request.method,
+                URL(address.base + target, encoded=True),
+                headers=headers,
+                data=body,
+                server_hostname=address.name,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise errors.internal(f"error dialing backend: {error}") from error
+        async with answer:
+            if as_status and answer.status >= 400:
+                raise await _refusal(answer)
+            kind = answer.headers.get("Content-Type", "text/plain")
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": kind})
+            await response.prepare(request)
+            try:
+                async for data in answer.content.iter_any():
+                    await response.write(data)
+            except (aiohttp.ClientError, ConnectionError):
+                if request.transport is not None:
+                    request.transport.abort()
+        return response
+
+    async def _get_session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
+                read_bufsize=BLOCK,
+                auto_decompress=False,
+            )
+        return self._session
+
+
+async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
+    """What the node refused, as the Status that a client of the API reads."""
+    text = (await answer.content.read(BODY_LIMIT)).decode("utf-8", "replace").strip()
+    if answer.status >= 500:
+        return errors.internal(text)
+    return ApiError(answer.status, _REASONS.get(answer.status, "Invalid"), text)
+
+
+def _node_target(request: web.Request) -> str:
+    """What comes after ``/proxy``, exactly as it was sent."""
+    path, _, query = request.raw_path.partition("?")
+    rest = path.split("/proxy", 1)[1] or "/"
+    return rest + (f"?{query}" if query else "")
