@@ -13,7 +13,6 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.labels import read_container_labels, read_sandbox_labels
 from kubeletpy.runtime_manager.log_paths import container_id_of_log_link, pod_uid_of_log_directory
 
-
 SHOWN = 2
 """Ended runs of a container that a pod's status can show."""
 
