@@ -33,10 +33,15 @@ class ServiceList:
         """Follow until cancelled."""
         await self._reflector.run()
 
-    async def of_namespace(self, namespace: str) -> list[api.Service] | None:
-        """Services of a namespace, and default/kubernetes; None when they were never listed."""
+    async def of_namespace(self, namespace: str, *, wait: bool = True) -> list[api.Service] | None:
+        """Services of a namespace, and default/kubernetes; None when they were never listed.
+
+        ``wait``: for the first list, a short while.
+        """
         synced = self._reflector.synced
         if not synced.is_set():
+            if not wait:
+                return None
             try:
                 async with asyncio.timeout(FIRST_LIST_S):
                     await synced.wait()

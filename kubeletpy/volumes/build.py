@@ -73,7 +73,10 @@ class PodSurroundings:
         )
         if kube_api is not None:
             services = ServiceList(kube_api, rng=rng)
-            environment.services = services.of_namespace
+            # static pods start without an API, and so without services
+            environment.services = lambda pod: services.of_namespace(
+                pod.namespace, wait=not pod.is_static
+            )
             loop = asyncio.get_running_loop()
             self._services = loop.create_task(services.run(), name="services")
         mounts = ContainerMounts(

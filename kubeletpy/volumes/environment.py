@@ -30,11 +30,11 @@ from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source
 from kubeletpy.volumes.safe_path import open_beneath
 
-Services = Callable[[str], Awaitable[Sequence[api.Service] | None]]
+Services = Callable[[Pod], Awaitable[Sequence[api.Service] | None]]
 RESOURCES = {"configMap": CONFIGMAPS, "secret": SECRETS}
 
 
-async def _no_services(namespace: str) -> Sequence[api.Service] | None:
+async def _no_services(pod: Pod) -> Sequence[api.Service] | None:
     return ()
 
 
@@ -54,7 +54,7 @@ class ContainerEnvironment:
         host_ips: Sequence[str] = (),
         allocatable: Mapping[str, str] | None = None,
     ) -> None:
-        """``services`` may be set to what lists the services that a namespace sees."""
+        """``services`` may be set to what lists the services that a pod sees."""
         self._pods_dir = str(pods_dir)
         self._objects = objects
         self.services: Services = _no_services
@@ -70,7 +70,7 @@ class ContainerEnvironment:
             ContainerConfigError: an object could not be read.
         """
         facts = NodeFacts(pod_ips, self._host_ips, self._allocatable)
-        services = await self.services(pod.namespace)
+        services = await self.services(pod)
         refs = set(environment_objects([container]))
         sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
         for ref in refs:

@@ -8,7 +8,7 @@ the volumes on disk. Must never log or tell what a file holds.
 from __future__ import annotations
 
 import asyncio
-import logging
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,12 +32,13 @@ from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set
 from kubeletpy.volumes.teardown import take_down
 from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError, TokenKey
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 TEAR_DOWNS_AT_ONCE = 2
 """Removing what containers have written can take long: it must not take all threads."""
+
+BUSY_WAITS = (0.05, 0.1, 0.3)
+"""Seconds before each new try to unmount what somebody has a file open in."""
 
 
 @dataclass(slots=True)
@@ -123,12 +124,17 @@ class NodeVolumes:
             VolumeError: something is still in use or cannot be removed.
         """
         await self._settled(pod_uid)
-        try:
-            async with self._tear_downs:
-                paths = PodPaths(self._pods_dir, pod_uid)
-                await self._in_thread(pod_uid, partial(take_down, paths))
-        except (OSError, UnsafePath) as error:
-            raise VolumeError(str(error)) from error
+        paths = PodPaths(self._pods_dir, pod_uid)
+        for wait in (*BUSY_WAITS, None):
+            try:
+                async with self._tear_downs:
+                    await self._in_thread(pod_uid, partial(take_down, paths))
+                break
+            except (OSError, UnsafePath) as error:
+                busy = isinstance(error, OSError) and error.errno == errno.EBUSY
+                if wait is None or not busy:
+                    raise VolumeError(str(error)) from error
+            await asyncio.sleep(wait)
         self._pods.pop(pod_uid, None)
         self._objects.release(pod_uid)
         self._tokens.forget(pod_uid)

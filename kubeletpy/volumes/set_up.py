@@ -7,7 +7,7 @@ docs/reference, volumes; names (volume-dir).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class VolumeWork:
     """One volume to set up or bring up to date."""
 
     volume: PlannedVolume
-    inputs: Sequence[Input]
+    inputs: Sequence[Input] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

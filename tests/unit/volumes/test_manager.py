@@ -373,6 +373,18 @@ async def test_a_cancelled_set_up_is_over_before_the_take_down(
     assert node.mounts == []
 
 
+async def test_an_open_file_holds_the_end_up_for_a_moment_only(node: Node) -> None:
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    await node.volumes.set_up(pod_of(SECRET))
+    file = os.open(node.path("secret") / "k", os.O_RDONLY)
+    with pytest.raises(VolumeError, match="busy"):
+        await node.volumes.tear_down("u")
+    assert (node.path("secret") / "k").read_text() == "hush"
+    asyncio.get_running_loop().call_later(0.08, os.close, file)
+    await node.volumes.tear_down("u")
+    assert node.mounts == []
+
+
 async def test_a_restart_leaves_the_modes_that_containers_gave(node: Node) -> None:
     pod = pod_of({"name": "v", "emptyDir": {}}, securityContext={"fsGroup": 42})
     await node.volumes.set_up(pod)
