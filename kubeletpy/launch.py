@@ -187,6 +187,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     )
     agent = Agent(parts)
     await _serve_health(settings, agent, stack)
+    serving.rotate_logs(agent, settings, stack)
     if ports is not None:
         try:
             await serving.serve(ports, agent, settings, client, stack)

@@ -5,6 +5,7 @@ Must never listen where settings don't say so, and never answer before it knows 
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from kubeletpy.config import KubeletSettings, NodeFlags, document
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import Ports, ServerSettings
+from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from kubeletpy.server.node_view import NodeView
 
 if TYPE_CHECKING:
@@ -58,6 +60,24 @@ def _certificate_dir(flags: NodeFlags) -> Path:
 def bind(settings: KubeletSettings, flags: NodeFlags) -> Ports | None:
     """The ports, bound; None when enableServer is off. Raises ServerError."""
     return Ports(server_settings(settings, flags)) if settings.enable_server else None
+
+
+def rotate_logs(agent: Agent, settings: KubeletSettings, stack: AsyncExitStack) -> None:
+    """Keep container logs within their limits until the stack is closed."""
+    rotator = LogRotator(
+        agent.parts.runtime,
+        agent.cache,
+        settings.pod_logs_dir,
+        RotationSettings(
+            max_size=settings.container_log_max_size,
+            max_files=settings.container_log_max_files,
+            workers=settings.container_log_max_workers,
+            interval=settings.container_log_monitor_interval,
+        ),
+        SystemClock(),
+    )
+    task = asyncio.create_task(rotator.run(), name="log-rotation")
+    stack.callback(task.cancel)
 
 
 async def serve(

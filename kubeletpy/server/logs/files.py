@@ -103,7 +103,12 @@ def tail_offset(fd: int, lines: int) -> int:
     return 0
 
 
-def _open_below(root: str, path: str) -> int:
+def open_folder_of(root: str, path: str) -> tuple[int, str]:
+    """The folder of a file below ``root``, opened, and the file's name in it; close the folder.
+
+    Raises:
+        OSError, UnsafeLogPath.
+    """
     try:
         parts = PurePosixPath(path).relative_to(root).parts
     except ValueError:
@@ -116,6 +121,15 @@ def _open_below(root: str, path: str) -> int:
             inner = os.open(part, _DIRECTORY, dir_fd=folder)
             os.close(folder)
             folder = inner
-        return os.open(parts[-1], _FILE, dir_fd=folder)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder, parts[-1]
+
+
+def _open_below(root: str, path: str) -> int:
+    folder, name = open_folder_of(root, path)
+    try:
+        return os.open(name, _FILE, dir_fd=folder)
     finally:
         os.close(folder)

@@ -1,0 +1,165 @@
+"""Keeps the logs of running containers within containerLogMaxSize and containerLogMaxFiles.
+
+A log that has grown too large is renamed, and the runtime told to open a new one; if it can't, the
+name is given back. File work is done inside opened folders, so no link leads it elsewhere. Must
+never lose a line: nothing but old rotations is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kubeletpy.clock import Clock
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.server.logs.files import open_folder_of
+from kubeletpy.server.logs.rotation_plan import (
+    COMPRESSED,
+    UNFINISHED,
+    plan_rotation,
+    rotated_name,
+)
+
+log = logging.getLogger(__name__)
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class RotationSettings:
+    """``max_size`` in bytes, negative for no rotation; ``interval`` in seconds."""
+
+    max_size: int = 10 << 20
+    max_files: int = 5
+    workers: int = 1
+    interval: float = 10.0
+
+
+class LogRotator:
+    """One loop for all containers."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        cache: PodStatusCache,
+        root: str,
+        settings: RotationSettings,
+        clock: Clock,
+    ) -> None:
+        """``root``: podLogsDir."""
+        self._runtime = runtime
+        self._cache = cache
+        self._root = root
+        self._settings = settings
+        self._clock = clock
+        self._slots = asyncio.Semaphore(settings.workers)
+
+    async def run(self) -> None:
+        """Look at the logs now and then, until cancelled."""
+        if self._settings.max_size < 0:
+            return
+        while True:
+            await asyncio.sleep(self._settings.interval)
+            try:
+                await self.look()
+            except Exception:  # the boundary of a pass: the next one comes all the same
+                log.exception("a pass of the log rotation broke")
+
+    async def look(self) -> None:
+        """One pass over the running containers."""
+        logs = self._logs()
+        due = await asyncio.to_thread(self._due, logs)
+        await asyncio.gather(*(self._rotate(container, logs[container]) for container in due))
+
+    def _logs(self) -> dict[str, str]:
+        statuses = (self._cache.status(uid) for uid in self._cache)
+        return {
+            container.id: container.log_path
+            for status in statuses
+            if status is not None
+            for container in status.running_containers
+            if container.log_path
+        }
+
+    def _due(self, logs: dict[str, str]) -> list[str]:
+        return [container for container, path in logs.items() if self._is_due(path)]
+
+    def _is_due(self, path: str) -> bool:
+        try:
+            with _folder_of(self._root, path) as (folder, name):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            log.debug("a log can't be looked at", extra={"path": path, "why": str(error)})
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size > self._settings.max_size
+
+    async def _rotate(self, container: str, path: str) -> None:
+        async with self._slots:
+            try:
+                rotated = await asyncio.to_thread(self._make_room, path)
+                try:
+                    await self._runtime.reopen_container_log(container)
+                except BaseException:
+                    if rotated:
+                        await asyncio.to_thread(self._give_back, path, rotated)
+                    raise
+            except (OSError, CRIError) as error:
+                log.warning("a log can't be rotated", extra={"path": path, "why": str(error)})
+
+    def _make_room(self, path: str) -> str:
+        """Tidy up and rename the log; its new name, empty when there is no log."""
+        with _folder_of(self._root, path) as (folder, name):
+            plan = plan_rotation(name, os.listdir(folder), self._settings.max_files)  # noqa: PTH208
+            for each in plan.remove:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(each, dir_fd=folder)
+            for each in plan.compress:
+                _compress(folder, each)
+            rotated = rotated_name(name, self._clock.now())
+            try:
+                # a link fails where a rename would replace the rotation of the same second
+                os.link(name, rotated, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return ""
+            os.unlink(name, dir_fd=folder)
+            return rotated
+
+    def _give_back(self, path: str, rotated: str) -> None:
+        with _folder_of(self._root, path) as (folder, name), contextlib.suppress(FileExistsError):
+            os.link(rotated, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(rotated, dir_fd=folder)
+
+
+def _compress(folder: int, name: str) -> None:
+    unfinished = name + UNFINISHED
+    source = os.open(name, _OLD, dir_fd=folder)
+    with os.fdopen(source, "rb") as plain:
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            return
+        target = os.open(unfinished, _NEW, 0o640, dir_fd=folder)
+        with os.fdopen(target, "wb") as file, gzip.open(file, "wb") as packed:
+            shutil.copyfileobj(plain, packed, 1 << 20)
+    os.rename(unfinished, name + COMPRESSED, src_dir_fd=folder, dst_dir_fd=folder)
+    os.unlink(name, dir_fd=folder)
+
+
+@contextmanager
+def _folder_of(root: str, path: str) -> Iterator[tuple[int, str]]:
+    folder, name = open_folder_of(root, path)
+    try:
+        yield folder, name
+    finally:
+        os.close(folder)

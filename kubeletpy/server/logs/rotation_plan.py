@@ -1,0 +1,52 @@
+"""Which old log files go and which are compressed when a log is rotated. Pure.
+
+Names: the log ``{n}.log``, its rotations ``{n}.log.{time}`` and, compressed, ``{n}.log.{time}.gz``.
+Source: docs/reference, behaviour t1; KEP-589.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+COMPRESSED = ".gz"
+UNFINISHED = ".tmp"
+_FORMAT = "%Y%m%d-%H%M%S"
+
+
+@dataclass(frozen=True, slots=True)
+class RotationPlan:
+    """File names, to be removed and then to be compressed."""
+
+    remove: tuple[str, ...]
+    compress: tuple[str, ...]
+
+
+def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPlan:
+    """What to do before ``log`` itself is renamed, so that ``max_files`` are left after it.
+
+    The newest rotation stays as it is: the runtime may still write to it, and readers follow it.
+    """
+    ours = sorted(name for name in names if name.startswith(f"{log}."))
+    finished = {name for name in ours if name.endswith(COMPRESSED)}
+    remove = [name for name in ours if name.endswith(UNFINISHED)]
+    kept = []
+    for name in ours:
+        if name in remove:
+            continue
+        if name not in finished and name + COMPRESSED in finished:
+            remove.append(name)
+        else:
+            kept.append(name)
+    # the log itself and the rotation to come are two of the files
+    room = max(max_files - 2, 0)
+    excess = max(len(kept) - room, 0)
+    remove += kept[:excess]
+    rest = kept[excess:]
+    return RotationPlan(tuple(remove), tuple(name for name in rest if name not in finished))
+
+
+def rotated_name(log: str, now: float) -> str:
+    """The name of a rotation made at a time (Unix seconds): names sort by time."""
+    return f"{log}.{datetime.fromtimestamp(now, UTC).strftime(_FORMAT)}"

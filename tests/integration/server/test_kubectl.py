@@ -1,0 +1,274 @@
+"""kubectl logs, exec, attach, cp, port-forward at both ends of the supported range."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.node.machine import Node, container_status, is_ready
+from tests.integration.node.pods import FOREVER, container, pod
+from tools.env.process import CommandError
+from tools.env.waiting import wait_until
+
+BOTH = pytest.mark.parametrize("version", ["old", "new"], ids=["kubectl-old", "kubectl-new"])
+SECONDS = 30
+
+
+@contextmanager
+def running(
+    node: Node, version: str, namespace: str, *arguments: str, **options: object
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A kubectl that a test talks to; killed in the end."""
+    program, environment = node.kubectl_program(version)
+    process: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]
+        [program, "--namespace", namespace, *arguments],
+        env=environment,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def call(
+    node: Node, version: str, namespace: str, *arguments: str, stdin: bytes | None = None
+) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a kubectl."""
+    program, environment = node.kubectl_program(version)
+    done = subprocess.run(
+        [program, "--namespace", namespace, *arguments],
+        env=environment,
+        input=stdin if stdin is not None else b"",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@BOTH
+def test_logs(node: Node, namespace: str, version: str) -> None:
+    say = {"namespace": namespace, "version": version}
+    script = "for i in 1 2 3 4 5; do echo line $i; done; echo err >&2; " + FOREVER
+    node.apply(
+        pod("talks", container("a", script), container("b", "echo b; " + FOREVER)),
+        namespace=namespace,
+    )
+    node.wait_running(namespace, "talks")
+    whole = "".join(f"line {i}\n" for i in range(1, 6)) + "err\n"
+    assert sorted(node.kubectl("logs", "talks", "-c", "a", **say).splitlines()) == sorted(
+        whole.splitlines()
+    )
+    assert node.kubectl("logs", "talks", "-c", "b", **say) == "b\n"
+    assert len(node.kubectl("logs", "talks", "-c", "a", "--tail=2", **say).splitlines()) == 2
+    assert node.kubectl("logs", "talks", "-c", "b", "--limit-bytes=1", **say) == "b"
+    stamped = node.kubectl("logs", "talks", "-c", "b", "--timestamps", **say)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+ b\n", stamped)
+    assert node.kubectl("logs", "talks", "-c", "b", "--since=1h", **say) == "b\n"
+    since = "--since-time=2100-01-01T00:00:00Z"
+    assert node.kubectl("logs", "talks", "-c", "b", since, **say) == ""
+    with pytest.raises(CommandError, match="container c is not valid for pod talks"):
+        node.kubectl("logs", "talks", "-c", "c", **say)
+    with pytest.raises(CommandError, match="previous terminated container"):
+        node.kubectl("logs", "talks", "-c", "a", "--previous", **say)
+
+
+@BOTH
+def test_logs_of_the_container_before(node: Node, namespace: str, version: str) -> None:
+    script = (
+        "echo only the first; if [ -e /data/x ]; then echo again; "
+        + FOREVER
+        + "; fi; touch /data/x; exit 3"
+    )
+    mounts = {"volumeMounts": [{"name": "d", "mountPath": "/data"}]}
+    one = pod("twice", container("main", script, **mounts), volumes=[{"name": "d", "emptyDir": {}}])
+    node.apply(one, namespace=namespace)
+    node.wait_pod(
+        namespace,
+        "twice",
+        lambda p: is_ready(p) and container_status(p).get("restartCount") == 1,
+        "second start",
+    )
+    say = {"namespace": namespace, "version": version}
+    assert node.kubectl("logs", "twice", "--previous", **say) == "only the first\n"
+    assert node.kubectl("logs", "twice", **say) == "only the first\nagain\n"
+
+
+@BOTH
+def test_following_until_the_container_ends(node: Node, namespace: str, version: str) -> None:
+    count = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i; done; "
+    script = count + "sleep 2; echo last; printf end"
+    node.apply(pod("ends", container("main", script), restartPolicy="Never"), namespace=namespace)
+    node.wait_pod(namespace, "ends", lambda p: container_status(p).get("containerID"), "a start")
+    with running(node, version, namespace, "logs", "-f", "ends") as process:
+        out, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0
+    assert out.decode() == "".join(f"line {i}\n" for i in range(1, 201)) + "last\nend"
+
+
+@BOTH
+def test_exec(node: Node, namespace: str, version: str) -> None:
+    node.apply(pod("box"), namespace=namespace)
+    node.wait_running(namespace, "box")
+
+    def run(*command: str, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
+        flags = ("-i",) if stdin is not None else ()
+        return call(node, version, namespace, "exec", *flags, "box", "--", *command, stdin=stdin)
+
+    assert run("sh", "-c", "echo out; echo err >&2") == (0, b"out\n", b"err\n")
+    code, out, err = run("sh", "-c", "echo x; exit 42")
+    assert (code, out) == (42, b"x\n")
+    assert b"command terminated with exit code 42" in err
+    code, _, err = run("no-such-program")
+    assert code != 0
+    assert b"no-such-program" in err
+    blob = os.urandom(3 << 20)
+    assert run("sha256sum", stdin=blob)[1].split()[0].decode() == hashlib.sha256(blob).hexdigest()
+    assert run("cat", stdin=blob) == (0, blob, b"")
+    code, out, _ = run("dd", "if=/dev/zero", "bs=65536", "count=100")
+    assert (code, len(out)) == (0, 6553600)
+    code, _, err = call(node, version, namespace, "exec", "nobody", "--", "true")
+    assert (code, b'pods "nobody" not found' in err) == (1, True)
+
+
+def until_said(fd: int, question: bytes, wanted: bytes) -> None:
+    """Type a line, again each two seconds, until the terminal shows a text."""
+    seen = b""
+    end = time.monotonic() + SECONDS
+    while wanted not in seen:
+        assert time.monotonic() < end, seen
+        os.write(fd, question)
+        while wanted not in seen and select.select([fd], [], [], 2)[0]:
+            try:
+                seen += os.read(fd, 4096)
+            except OSError:  # the last process at the other end has gone
+                break
+
+
+@BOTH
+@pytest.mark.parametrize("verb", ["exec", "attach"])
+def test_a_terminal(node: Node, namespace: str, version: str, verb: str) -> None:
+    # no line editing: busybox asks terminals where the cursor is and waits for the answer
+    shell = 'while read -r line; do eval "$line"; done'
+    more = {"tty": True, "stdin": True} if verb == "attach" else {}
+    script = shell if verb == "attach" else FOREVER
+    node.apply(pod("term", container("main", script, **more)), namespace=namespace)
+    node.wait_running(namespace, "term")
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
+    command = ["attach", "-it", "term"]
+    if verb == "exec":
+        command = ["exec", "-it", "term", "--", "sh", "-c", shell]
+    streams = {"stdin": there, "stdout": there, "stderr": there, "start_new_session": True}
+    with running(node, version, namespace, *command, **streams) as process:
+        os.close(there)
+        until_said(here, b"echo $((6*7)); tty\n", b"42")
+        until_said(here, b"tty\n", b"/dev/")
+        until_said(here, b"stty size\n", b"33 101")
+        fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        process.send_signal(signal.SIGWINCH)  # a terminal tells its foreground process itself
+        until_said(here, b"stty size\n", b"40 120")
+        if verb == "exec":
+            until_said(here, b"exit 7\n", b"exit code 7")
+            assert process.wait(SECONDS) == 7
+    os.close(here)
+
+
+@BOTH
+def test_attach_to_what_is_not_a_terminal(node: Node, namespace: str, version: str) -> None:
+    script = "while read line; do echo got $line; done; echo over; " + FOREVER
+    node.apply(pod("reads", {**container("main", script), "stdin": True}), namespace=namespace)
+    node.wait_running(namespace, "reads")
+    streams = {"stdin": subprocess.PIPE}
+    with running(node, version, namespace, "attach", "-i", "reads", **streams) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"hello\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            if line == b"got hello\n":
+                break
+        else:
+            raise AssertionError("nothing came back")
+
+
+@BOTH
+def test_copying_a_tree(node: Node, namespace: str, version: str, tmp_path: Path) -> None:
+    node.apply(pod("copies"), namespace=namespace)
+    node.wait_running(namespace, "copies")
+    tree = tmp_path / "tree"
+    for name, size in (("a", 0), ("b/c", 1), ("b/d", 70_000), ("e/f/g", 2 << 20)):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(os.urandom(size))
+    say = {"namespace": namespace, "version": version}
+    node.kubectl("cp", str(tree), "copies:/tmp/tree", **say)
+    node.kubectl("cp", "copies:/tmp/tree", str(tmp_path / "back"), **say)
+    for path in tree.rglob("*"):
+        if path.is_file():
+            assert (tmp_path / "back" / path.relative_to(tree)).read_bytes() == path.read_bytes()
+
+
+def fetch(port: int) -> bytes:
+    """All that a server sends; nothing while busybox' nc is between two connections."""
+    got = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
+        while piece := link.recv(1 << 16):
+            got += piece
+    return got
+
+
+@BOTH
+def test_port_forward(node: Node, namespace: str, version: str) -> None:
+    script = (
+        "dd if=/dev/urandom of=/blob bs=65536 count=64 2>/dev/null; echo up; "
+        "while :; do nc -l -p 7777 < /blob; done"
+    )
+    node.apply(pod("serves", container("main", script)), namespace=namespace)
+    node.wait_running(namespace, "serves")
+    follow = ("logs", "-f", "serves")
+    with running(node, version, namespace, *follow) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+    digest = call(node, version, namespace, "exec", "serves", "--", "sha256sum", "/blob")[1]
+    with running(node, version, namespace, "port-forward", "serves", ":7777") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        port = int(re.search(r"127\.0\.0\.1:(\d+) -> 7777", line)[1])  # type: ignore[index]
+        for _ in range(3):
+            blob = wait_until(lambda: fetch(port), "an answer", timeout=SECONDS)
+            assert hashlib.sha256(blob or b"").hexdigest() == digest.split()[0].decode()
+    code, _, err = call(node, version, namespace, "port-forward", "nobody", ":1")
+    assert (code, b"not found" in err) == (1, True)
+
+
+def test_the_nodes_own_api_through_the_api(node2: Node, namespace: str) -> None:
+    node2.apply(pod("seen"), namespace=namespace)
+    node2.wait_running(namespace, "seen")
+    base = f"/api/v1/nodes/{node2.name}/proxy"
+    assert node2.kubectl("get", "--raw", f"{base}/healthz") == "ok"
+    assert '"name":"seen"' in node2.kubectl("get", "--raw", f"{base}/pods")
+    assert '"name":"seen"' in node2.kubectl("get", "--raw", f"{base}/runningpods/")
+    assert "kubelet_running_pods" in node2.kubectl("get", "--raw", f"{base}/metrics")
+    assert '"kubeletconfig"' in node2.kubectl("get", "--raw", f"{base}/configz")
+    run = f"{base}/run/{namespace}/seen/main?cmd=echo%20hi"
+    assert node2.kubectl("create", "--raw", run, "-f", "/dev/null") == "hi\n"

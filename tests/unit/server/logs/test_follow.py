@@ -1,0 +1,180 @@
+"""Following a log: rotations, the end of the container, clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import Unavailable
+from kubeletpy.server.logs.choice import LogOptions
+from kubeletpy.server.logs.follow import LogStreams
+from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
+
+LINE = "2026-01-02T03:04:05.1Z stdout F %s\n"
+
+
+@dataclass
+class Container:
+    """One container with its log, its cache and what a client has got."""
+
+    root: Path
+    cache: PodStatusCache = field(default_factory=PodStatusCache)
+    got: bytearray = field(default_factory=bytearray)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    observed: int = 0
+    reopen_error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.path = self.root / "pod" / "c" / "0.log"
+        self.path.parent.mkdir(parents=True)
+        self.file = self.path.open("a")
+        self.streams = LogStreams(str(self.root), self.cache)
+        self.state(running=True)
+
+    def state(self, *, running: bool) -> None:
+        self.observed += 1
+        state = ContainerState.RUNNING if running else ContainerState.EXITED
+        record = ContainerStatus("id", "c", state, log_path=str(self.path))
+        self.cache.set(
+            PodRuntimeStatus("u", "p", "n", containers=(record,), observed_at=self.observed)
+        )
+
+    def say(self, *texts: str) -> None:
+        for text in texts:
+            self.file.write(LINE % text)
+        self.file.flush()
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        if self.reopen_error is not None:
+            raise self.reopen_error
+        self.say("before the reopen")
+        self.file.close()
+        self.file = self.path.open("a")
+
+    async def write(self, data: bytes) -> None:
+        self.got += data
+        self.news.set()
+
+    async def follow(self, **options: Any) -> asyncio.Task[None]:
+        log = await self.streams.open(str(self.path))
+        made = LogOptions(follow=True, **options)
+        return asyncio.create_task(self.streams.send(log, "u", "id", made, self.write))
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(5):
+            while not self.got.endswith(text.encode()):
+                self.news.clear()
+                await self.news.wait()
+
+
+@pytest.fixture
+async def container(tmp_path: Path) -> AsyncIterator[Container]:
+    made = Container(tmp_path / "logs")
+    yield made
+    made.file.close()
+    made.streams.close()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+async def test_lines_come_as_they_are_written_until_the_container_ends(
+    container: Container,
+) -> None:
+    container.say("a", "b")
+    task = await container.follow(tail=1)
+    await container.until("b\n")
+    container.say("c")
+    await container.until("c\n")
+    container.file.write(LINE.strip() % "no newline")
+    container.file.flush()
+    container.state(running=False)
+    async with asyncio.timeout(5):
+        await task
+    assert bytes(container.got) == b"b\nc\nno newline\n"
+    assert len(container.streams._watches) == 0
+
+
+async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path: Path) -> None:
+    clock = type("Now", (), {"now": lambda self: container.observed * 100.0})()
+    rotator = LogRotator(
+        container,  # type: ignore[arg-type]
+        container.cache,
+        str(container.root),
+        RotationSettings(max_size=20, max_files=3),
+        clock,
+    )
+    task = await container.follow()
+    for number in range(5):
+        container.say(f"line {number}")
+        container.state(running=True)
+        await rotator.look()
+        container.say(f"after {number}")
+        await container.until(f"after {number}\n")
+    container.state(running=False)
+    await task
+    expected = "".join(f"line {n}\nbefore the reopen\nafter {n}\n" for n in range(5))
+    assert container.got.decode() == expected
+    names = sorted(path.name for path in container.path.parent.iterdir())
+    assert len(names) == 3
+    assert [name.endswith(".gz") for name in names] == [False, True, False]
+    with gzip.open(container.path.parent / names[1], "rt") as packed:
+        assert "before the reopen" in packed.read()
+
+
+async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container) -> None:
+    clock = type("Now", (), {"now": lambda self: 1.0})()
+    settings = RotationSettings(max_size=1)
+    rotator = LogRotator(container, container.cache, str(container.root), settings, clock)  # type: ignore[arg-type]
+    container.reopen_error = Unavailable("ReopenContainerLog", "gone")
+    container.say("x")
+    await rotator.look()
+    assert [path.name for path in container.path.parent.iterdir()] == ["0.log"]
+
+
+async def test_clients_that_leave_leave_nothing(container: Container) -> None:
+    before = descriptors()
+    tasks = [await container.follow() for _ in range(200)]
+    await asyncio.sleep(0)
+    container.say("x")
+    await container.until("x\n")
+    assert descriptors() <= before + 201, "one watch for all"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    async with asyncio.timeout(5):
+        while descriptors() > before + 1:  # noqa: ASYNC110 - threads close what they were reading
+            await asyncio.sleep(0.01)
+    assert len(container.streams._watches) == 0
+    assert container.streams._changes._waiting == {}
+
+
+async def test_a_slow_client_holds_back_the_reading(container: Container) -> None:
+    container.say(*("y" * 1000 for _ in range(3000)))
+    gate = asyncio.Event()
+    pieces: list[int] = []
+
+    async def write(data: bytes) -> None:
+        pieces.append(len(data))
+        await gate.wait()
+
+    log = await container.streams.open(str(container.path))
+    task = asyncio.create_task(container.streams.send(log, "u", "id", LogOptions(), write))
+    async with asyncio.timeout(5):
+        while not pieces:  # noqa: ASYNC110 - nothing tells of a first piece
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert len(pieces) == 1
+    gate.set()
+    await task
+    assert sum(pieces) == 3000 * 1001

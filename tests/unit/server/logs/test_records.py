@@ -1,0 +1,187 @@
+"""Log files to text, by table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.api.times import parse_time
+from kubeletpy.server.logs import choice
+from kubeletpy.server.logs.choice import (
+    InvalidOptions,
+    LogOptions,
+    NoLog,
+    UnreadableOptions,
+    container_id,
+    read_options,
+)
+from kubeletpy.server.logs.files import BLOCK, LogFile, UnsafeLogPath, tail_offset
+from kubeletpy.server.logs.records import MAX_LINE, Formatter
+from kubeletpy.server.logs.rotation_plan import plan_rotation, rotated_name
+
+T = b"2026-01-02T03:04:05.%s "
+CRI = (
+    b"2026-01-02T03:04:05.1Z stdout F one\n"
+    b"2026-01-02T03:04:05.2Z stderr P tw\n"
+    b"2026-01-02T03:04:05.25+00:00 stderr F o\n"
+    b"garbage\n"
+    b"2026-01-02T03:04:05.3Z stdout F:x three four\n"
+    b"2026-01-02T03:04:05.4Z stdout F \n"
+    b"2026-01-02T03:04:05.5Z stdin F no\n"
+    b"2026-01-02T03:04:05Z stdout F last\n"
+)
+
+
+def show(text: bytes, piece: int = 1 << 20, **options: object) -> bytes:
+    made = Formatter(**options)  # type: ignore[arg-type]
+    shown = b"".join(made.feed(text[at : at + piece]) for at in range(0, len(text), piece))
+    return shown + made.finish()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_cri(piece: int) -> None:
+    assert show(CRI, piece) == b"one\ntwo\nthree four\n\nlast\n"
+    assert show(CRI[:-1], piece) == b"one\ntwo\nthree four\n\nlast\n", "no newline at the end"
+    stamped = show(CRI, piece, timestamps=True).split(b"\n")
+    assert stamped[0] == b"2026-01-02T03:04:05.100000000Z one"
+    assert stamped[1] == b"2026-01-02T03:04:05.200000000Z two", "one time for joined parts"
+    assert stamped[4] == b"2026-01-02T03:04:05.000000000Z last"
+    since = parse_time("2026-01-02T03:04:05.3Z")
+    assert show(CRI, piece, since=since) == b"three four\n\n"
+    assert show(CRI, piece, limit=6) == b"one\ntw"
+    assert show(CRI, piece, limit=0) == b""
+    assert show(CRI, piece, records=2) == b"one\ntw"
+
+
+def test_json() -> None:
+    text = b'{"log":"a\\n","stream":"stdout","time":"2026-01-02T03:04:05Z"}\n{"log":1}\nx\n'
+    assert show(text) == b"a\n"
+    assert show(text, timestamps=True) == b"2026-01-02T03:04:05.000000000Z a\n"
+    assert show(text + CRI) == b"a\n", "the first line decides"
+    assert show(CRI + text) == show(CRI)
+
+
+def test_a_line_without_end_costs_no_memory() -> None:
+    made = Formatter()
+    for _ in range(64):
+        made.feed(b"x" * (MAX_LINE // 4))
+        assert len(made._rest) <= MAX_LINE
+    assert made.feed(b"\n2026-01-02T03:04:05Z stdout F ok\n") == b"ok\n"
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("wanted", [0, 1, 3, 10_000_000])
+def test_the_tail(tmp_path: Path, size: int, wanted: int) -> None:
+    line = b"y" * 99 + b"\n"
+    text = (line * (size // 100 + 1))[:size] if size else b""
+    (tmp_path / "log").write_bytes(text)
+    fd = os.open(tmp_path / "log", os.O_RDONLY)
+    try:
+        offset = tail_offset(fd, wanted)
+    finally:
+        os.close(fd)
+    assert text[offset:].count(b"\n") == min(wanted, text.count(b"\n"))
+    assert offset == 0 or text[offset - 1 : offset] == b"\n"
+
+
+def test_no_path_leads_out(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "pod").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (root / "pod" / "link.log").symlink_to(tmp_path / "secret")
+    (root / "folder").symlink_to(tmp_path)
+    os.mkfifo(root / "pod" / "pipe.log")
+    for path in ("pod/link.log", "folder/secret", "pod/pipe.log", "../secret", "pod/../../secret"):
+        with pytest.raises(OSError, match=r"root|loop|symbolic|Not a directory|regular"):
+            LogFile(str(root), f"{root}/{path}")
+    for path in (str(tmp_path / "secret"), "/etc/passwd", "", str(root)):
+        with pytest.raises(UnsafeLogPath):
+            LogFile(str(root), path)
+
+
+def test_a_closed_file_is_closed_and_reads_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("x")
+    log = LogFile(str(tmp_path), str(tmp_path / "x.log"))
+    fd = log._fd
+    log.close()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+    assert log.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, LogOptions()),
+        ({"follow": "true", "previous": "1"}, LogOptions(follow=True, previous=True)),
+        ({"tailLines": "0"}, LogOptions(tail=0)),
+        ({"tail": "5"}, LogOptions(tail=5)),
+        ({"tail": "all", "tailLines": "3"}, LogOptions()),
+        ({"sinceSeconds": "10"}, LogOptions(since=90.0)),
+        ({"sinceTime": "1970-01-01T00:00:05Z"}, LogOptions(since=5.0)),
+        ({"limitBytes": "7", "timestamps": "True"}, LogOptions(limit=7, timestamps=True)),
+        ({"stream": "All"}, LogOptions()),
+        ({"follow": "maybe"}, UnreadableOptions),
+        ({"tailLines": "x"}, UnreadableOptions),
+        ({"tailLines": "9" * 30}, UnreadableOptions),
+        ({"sinceTime": "yesterday"}, UnreadableOptions),
+        ({"stream": "Stdout"}, UnreadableOptions),
+        ({"stream": "Stdin"}, InvalidOptions),
+        ({"tailLines": "-1"}, InvalidOptions),
+        ({"limitBytes": "0"}, InvalidOptions),
+        ({"sinceSeconds": "0"}, InvalidOptions),
+        ({"sinceSeconds": "1", "sinceTime": "1970-01-01T00:00:05Z"}, InvalidOptions),
+    ],
+)
+def test_options(query: dict[str, str], expected: object) -> None:
+    if isinstance(expected, type):
+        with pytest.raises(expected):
+            read_options(query, 100.0)
+    else:
+        assert read_options(query, 100.0) == expected
+
+
+ENDED = {"terminated": {"containerID": "containerd://old"}}
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "previous", "expected"),
+    [
+        ({"running": {}}, {}, False, "now"),
+        ({"running": {}}, ENDED, False, "now"),
+        ({"running": {}}, ENDED, True, "old"),
+        ({"running": {}}, {}, True, "previous terminated container"),
+        ({"terminated": {"containerID": "c://t"}}, ENDED, False, "t"),
+        ({"terminated": {}}, ENDED, False, "old"),
+        ({"terminated": {}}, {}, False, "is terminated"),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, ENDED, False, "old"),
+        ({"waiting": {"reason": "X"}}, {"terminated": {}}, False, "is terminated"),
+        ({"waiting": {"reason": "ErrImagePull"}}, {}, False, "image can't be pulled"),
+        ({"waiting": {"reason": "ImagePullBackOff"}}, {}, False, "trying and failing to pull"),
+        ({"waiting": {"reason": "ContainerCreating"}}, {}, False, "start: ContainerCreating"),
+        ({}, {}, False, "no logs yet"),
+    ],
+)
+def test_which_container(state: object, last: object, previous: bool, expected: str) -> None:
+    entry = {"name": "c", "containerID": "containerd://now", "state": state, "lastState": last}
+    for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        status: choice.api.PodStatus = {field: [entry]}  # type: ignore[misc]
+        if " " in expected:
+            with pytest.raises(NoLog, match=expected):
+                container_id("p", "c", status, previous=previous)
+        else:
+            assert container_id("p", "c", status, previous=previous) == expected
+    with pytest.raises(NoLog, match="not available"):
+        container_id("p", "c", {}, previous=previous)
+
+
+def test_what_a_rotation_does() -> None:
+    names = ["0.log", "0.log.1.gz", "0.log.2.gz", "0.log.3", "0.log.2", "0.log.9.tmp", "10.log.1"]
+    plan = plan_rotation("0.log", names, 4)
+    assert plan.remove == ("0.log.9.tmp", "0.log.2", "0.log.1.gz")
+    assert plan.compress == ("0.log.3",)
+    assert plan_rotation("0.log", names, 2).compress == ()
+    assert plan_rotation("0.log", ["0.log"], 5).remove == ()
+    assert rotated_name("0.log", 0) == "0.log.19700101-000000"

@@ -1,0 +1,304 @@
+"""What streams are asked for, and a WebSocket translated to SPDY, with a runtime that is played."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    SandboxStatus,
+)
+from kubeletpy.remote.errors import CRIError, Internal, NotFound, ResourceExhausted
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.streaming.options import (
+    TUNNEL,
+    V5,
+    BadStreamRequest,
+    Streams,
+    Way,
+    read_ports,
+    read_streams,
+    way_of,
+)
+from kubeletpy.wire import spdy
+from tests.unit.server.helpers import Pki, Running, make_view, serving
+
+POD = {
+    "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+    "spec": {"containers": [{"name": "c"}]},
+}
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+Serve = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("input=1&output=1&error=1", Streams(True, True, True, False)),
+        ("output=1&error=1&tty=1", Streams(False, True, False, True)),
+        ("output=1&output=0", Streams(False, True, False, False)),
+        ("output=true", None),
+        ("tty=1", None),
+        ("", None),
+    ],
+)
+def test_streams(query: str, expected: Streams | None) -> None:
+    pairs = [tuple(part.split("=")) for part in query.split("&") if part]
+    if expected is None:
+        with pytest.raises(BadStreamRequest):
+            read_streams(pairs)  # type: ignore[arg-type]
+    else:
+        assert read_streams(pairs) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ([("port", "80")], [80]),
+        ([("port", "80,81"), ("port", "82")], [80, 81, 82]),
+        ([], None),
+        ([("port", "0")], None),
+        ([("port", "65536")], None),
+        ([("port", "x")], None),
+        ([("port", "1")] * 65, None),
+    ],
+)
+def test_ports(query: list[tuple[str, str]], expected: list[int] | None) -> None:
+    assert read_ports(query, websocket=False) == []
+    if expected is None:
+        with pytest.raises(BadStreamRequest):
+            read_ports(query, websocket=True)
+    else:
+        assert read_ports(query, websocket=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "protocols", "expected"),
+    [
+        ("SPDY/3.1", [], Way.RAW),
+        ("SPDY/3.1", [V5], Way.RAW),
+        ("websocket", ["v4.channel.k8s.io"], Way.RAW),
+        ("WebSocket", [V5, "v4.channel.k8s.io"], Way.TRANSLATED),
+        ("websocket", [TUNNEL], Way.TUNNELLED),
+    ],
+)
+def test_ways(upgrade: str, protocols: list[str], expected: Way) -> None:
+    assert way_of(upgrade, protocols) is expected
+
+
+class Runtime:
+    """Gives the URL of a streaming server that a test plays."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.url = ""
+        self.error: CRIError | None = None
+
+    async def exec(self, request: cri.ExecRequest) -> str:
+        return self._answer(request)
+
+    async def attach(self, request: cri.AttachRequest) -> str:
+        return self._answer(request)
+
+    async def port_forward(self, request: cri.PortForwardRequest) -> str:
+        return self._answer(request)
+
+    async def exec_sync(self, container_id: str, cmd: Any, timeout: float) -> cri.ExecSyncResponse:
+        self._answer((container_id, list(cmd), timeout))
+        return cri.ExecSyncResponse(stdout=b"out", stderr=b"err", exit_code=0)
+
+    def _answer(self, request: Any) -> str:
+        self.asked.append(request)
+        if self.error is not None:
+            raise self.error
+        return self.url
+
+
+@asynccontextmanager
+async def node(
+    tmp_path: Path, pki: Pki, serve: Serve | None = None
+) -> AsyncIterator[tuple[Running, Runtime]]:
+    runtime = Runtime()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert serve is not None
+        try:
+            await serve(head, reader, writer)
+        finally:
+            writer.close()
+
+    backend = await asyncio.start_server(accept, "127.0.0.1", 0)
+    runtime.url = f"http://127.0.0.1:{backend.sockets[0].getsockname()[1]}/exec/token?x=1"
+    view = make_view(tmp_path, POD, runtime=runtime)
+    record = ContainerStatus("cid", "c", ContainerState.RUNNING)
+    sandbox = SandboxStatus("sid", True)
+    view.cache.set(PodRuntimeStatus("u", "p", "n", (sandbox,), (record,), observed_at=1))
+    async with serving(view, None, pki, AccessSettings(always_allow=True)) as server:
+        yield server, runtime
+    backend.close()
+
+
+@asynccontextmanager
+async def websocket(
+    server: Running, path: str, protocol: str
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    connector = aiohttp.TCPConnector(ssl=server.pki.context(server.pki.client))
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.ws_connect(server.url + path, protocols=(protocol,), autoclose=True) as socket,
+    ):
+        yield socket
+
+
+async def played(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A process that gives its stdin back when it has all of it, and exits with a status."""
+    assert b"x-stream-protocol-version: v4.channel.k8s.io" in head.lower()
+    assert b"authorization" not in head.lower()
+    writer.write(SWITCH)
+    decoder, stdin, ended = spdy.Decoder(), b"", False
+    while not ended:
+        for frame in decoder.feed(await reader.read(1 << 16)):
+            if frame.kind == spdy.DATA and frame.stream == 3:
+                stdin += frame.data
+                ended = ended or frame.is_last
+    writer.write(spdy.data(5, stdin) + spdy.data(7, b"to stderr"))
+    writer.write(spdy.data(1, b'{"status":"Success"}', last=True))
+    for stream in (5, 7):
+        writer.write(spdy.data(stream, b"", last=True))
+    await writer.drain()
+    await reader.read()
+
+
+async def test_a_v5_websocket_can_close_stdin(tmp_path: Path, pki: Pki) -> None:
+    blob = os.urandom(300_000)
+    async with node(tmp_path, pki, played) as (server, runtime):
+        path = "/exec/n/p/c?command=cat&command=-&input=1&output=1&error=1"
+        async with websocket(server, path, V5) as socket:
+            assert socket.protocol == V5
+            for at in range(0, len(blob), 30_000):
+                await socket.send_bytes(b"\0" + blob[at : at + 30_000])
+            await socket.send_bytes(b"\xff\0")
+            got: dict[int, bytes] = {}
+            async for message in socket:
+                got[message.data[0]] = got.get(message.data[0], b"") + message.data[1:]
+            assert got == {1: blob, 2: b"to stderr", 3: b'{"status":"Success"}'}
+        (asked,) = runtime.asked
+        assert (asked.container_id, list(asked.cmd), asked.tty) == ("cid", ["cat", "-"], False)
+
+
+async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: Pki) -> None:
+    gone = asyncio.Event()
+
+    async def wait(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        while await reader.read(1000):
+            pass
+        gone.set()
+
+    async with node(tmp_path, pki, wait) as (server, _):
+        before = len(asyncio.all_tasks())
+        async with websocket(server, "/exec/n/p/c?command=x&output=1&input=1", V5) as socket:
+            await socket.send_bytes(b"\0x")
+            assert socket._response.connection is not None
+            transport = socket._response.connection.transport
+            assert transport is not None
+            transport.abort()
+        async with asyncio.timeout(5):
+            await gone.wait()
+            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks tell nobody
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("message", [b"\x01x", b"\x09x", b"\xff", b"\xff\x07", b"\x03{}"])
+async def test_strange_messages_do_no_harm(tmp_path: Path, pki: Pki, message: bytes) -> None:
+    async with node(tmp_path, pki, played) as (server, _):
+        path = "/attach/n/p/u/c?input=1&output=1&error=1"
+        async with websocket(server, path, V5) as socket:
+            await socket.send_bytes(message)
+            await socket.send_str("text")
+            await socket.send_bytes(b"\0ok")
+            await socket.send_bytes(b"\xff\0")
+            first = await socket.receive_bytes()
+            assert first == b"\x01ok"
+
+
+async def test_spdy_inside_a_websocket(tmp_path: Path, pki: Pki) -> None:
+    async def echo(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert b"x-stream-protocol-version: portforward.k8s.io" in head.lower()
+        writer.write(SWITCH + b"early")
+        while data := await reader.read(1000):
+            writer.write(data)
+
+    async with (
+        node(tmp_path, pki, echo) as (server, runtime),
+        websocket(server, "/portForward/n/p", TUNNEL) as socket,
+    ):
+        assert await socket.receive_bytes() == b"early"
+        await socket.send_bytes(b"ping")
+        assert await socket.receive_bytes() == b"ping"
+        assert runtime.asked[0].pod_sandbox_id == "sid"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotFound("Exec", "x"), 404),
+        (ResourceExhausted("Exec", "x"), 429),
+        (Internal("Exec", "x"), 500),
+    ],
+)
+async def test_what_the_runtime_refuses(
+    tmp_path: Path, pki: Pki, error: CRIError, status: int
+) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+    async with node(tmp_path, pki) as (server, runtime):
+        runtime.error = error
+        for path in (
+            "/exec/n/p/c?command=x&output=1",
+            "/attach/n/p/c?output=1",
+            "/portForward/n/p",
+        ):
+            for method in ("GET", "POST"):
+                answer = await server.ask(method, path, client=pki.client, headers=upgrade)
+                assert answer == (status, "x\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/exec/n/p/c?command=x", 400),
+        ("/exec/n/other/c?command=x&output=1", 404),
+        ("/exec/n/p/wrong-uid/c?command=x&output=1", 404),
+        ("/exec/n/p/other?command=x&output=1", 500),
+        ("/exec/n/p/c?command=x&output=1", 400),  # no upgrade
+        ("/attach/n/p/c?output=1", 400),
+        ("/portForward/n/p", 400),
+        ("/portForward/n/x", 404),
+    ],
+)
+async def test_bad_requests_never_reach_the_runtime(
+    tmp_path: Path, pki: Pki, path: str, status: int
+) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        assert (await server.ask("POST", path, client=pki.client))[0] == status
+        assert runtime.asked == []
+
+
+async def test_run(tmp_path: Path, pki: Pki) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        answer = await server.ask("POST", "/run/n/p/c?cmd=echo+a%20b", client=pki.client)
+        assert answer == (200, "outerr")
+        assert runtime.asked == [("cid", ["echo", "a", "b"], 0)]
+        assert (await server.ask("GET", "/run/n/p/c?cmd=x", client=pki.client))[0] == 405
