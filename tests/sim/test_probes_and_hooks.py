@@ -150,7 +150,7 @@ def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None
     async def story(world: ExecWorld) -> None:
         probes = {
             "startupProbe": asks("up?", failureThreshold=30),
-            "readinessProbe": asks("ready?", periodSeconds=20),
+            "readinessProbe": asks("ready?", periodSeconds=5, timeoutSeconds=60),
         }
         for name in "abc":
             world.user.create(pod(name, [container("c", "run", **probes)]))
@@ -158,8 +158,12 @@ def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None
         await asyncio.sleep(30)
         ups = [word for _, word in world.asked].count("up?")
         await world.kill()
+        world.takes["ready?"] = 30
         world.start()
-        for _ in range(600):
+        for tick in range(600):
+            if tick in (50, 150):  # statuses are made anew meanwhile
+                for name in "abc":
+                    world.user.annotate(name, str(tick))
             assert all(map(world.ready, "abc"))
             assert all(world.entry(name)["started"] for name in "abc")
             await asyncio.sleep(0.1)

@@ -1,0 +1,81 @@
+"""What a status says of a container, as its probes have to know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.times import format_time
+from kubeletpy.probes.schedule import Seen
+from kubeletpy.probes.seen import see
+from tests.unit.podworkers.builders import make_pod
+
+NOW = 1_700_000_000.0
+AGENT = NOW - 100
+
+
+def seen(state: Any, *, started: bool = True, pod: Any = None, **container: Any) -> Seen:
+    spec: Any = {"name": "main", "image": "i", **container}
+    pod = pod or make_pod(containers=[spec])
+    entry: Any = {"name": "main", "containerID": "containerd://c1", "started": started}
+    status: Any = {"phase": "Running", "containerStatuses": [{**entry, "state": state}]}
+    return see(pod, spec, status, now=NOW, agent_started_at=AGENT)
+
+
+def ran(seconds: float) -> Any:
+    return {"running": {"startedAt": format_time(NOW - seconds)}}
+
+
+@pytest.mark.parametrize(
+    ("ago", "survivor"), [(1, False), (99, False), (109, False), (112, True), (9999, True)]
+)
+def test_running(ago: float, survivor: bool) -> None:
+    assert seen(ran(ago)) == Seen("Running", "c1", running_for=ago, survivor=survivor, started=True)
+
+
+def test_a_clock_that_runs_ahead_is_no_negative_time() -> None:
+    assert seen(ran(-60)).running_for == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "again"),
+    [("Always", 0, True), ("OnFailure", 0, False), ("OnFailure", 1, True), ("Never", 1, False)],
+)
+def test_ended(policy: str, code: int, again: bool) -> None:
+    spec = {"name": "main", "image": "i"}
+    pod = make_pod(containers=[spec], restartPolicy=policy)
+    found = seen({"terminated": {"exitCode": code}}, pod=pod)
+    assert (found.running_for, found.may_run_again) == (None, again)
+
+
+def test_waiting_for_a_restart_and_restart_all() -> None:
+    assert seen({"waiting": {"reason": "CrashLoopBackOff"}}).may_run_again
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [3]}}
+    spec: Any = {"name": "main", "image": "i"}
+    other = {**spec, "name": "other", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    pod = make_pod(containers=[spec, other], restartPolicy="Never")
+    entries: Any = [
+        {"name": "main", "containerID": "x://c1", "state": {"terminated": {"exitCode": 0}}},
+        {"name": "other", "containerID": "x://c2", "state": {"terminated": {"exitCode": 3}}},
+    ]
+    status: Any = {"phase": "Running", "containerStatuses": entries}
+    assert see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
+    entries[1]["state"] = ran(5)
+    assert not see(pod, spec, status, now=NOW, agent_started_at=AGENT).may_run_again
+
+
+def test_nothing_known_yet() -> None:
+    pod = make_pod()
+    for status in ({}, {"phase": "Pending"}, {"phase": "Pending", "containerStatuses": []}):
+        found = see(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)  # type: ignore[arg-type]
+        assert found == Seen(status.get("phase", ""))
+
+
+def test_sidecars_are_found_among_init_containers() -> None:
+    spec: Any = {"name": "side", "image": "i", "restartPolicy": "Always"}
+    pod = make_pod(initContainers=[spec], deleting=5)
+    entry: Any = {"name": "side", "containerID": "x://c9", "state": ran(5)}
+    status: Any = {"phase": "Running", "initContainerStatuses": [entry]}
+    found = see(pod, spec, status, now=NOW, agent_started_at=AGENT)
+    assert (found.container_id, found.started, found.deleting) == ("c9", False, True)
