@@ -1,0 +1,38 @@
+"""The explain and timeline commands against a node of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from tests.integration.node.machine import Node
+
+
+def run(node: Node, *arguments: str, expect: int = 0) -> str:
+    """What ``kubeletpy COMMAND ...`` prints, on stdout or, when it fails, on stderr."""
+    command = [sys.executable, "-m", "kubeletpy.cli.main", *arguments]
+    command += ["--socket", str(node.root_dir / "explain.sock")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode == expect, result.stderr
+    return result.stdout if expect == 0 else result.stderr
+
+
+def explained(node: Node, namespace: str, name: str) -> Any:
+    """``kubeletpy explain -o json`` of a pod; empty when the agent knows no such pod."""
+    command = [sys.executable, "-m", "kubeletpy.cli.main", "explain", "-n", namespace, name]
+    command += ["-o", "json", "--socket", str(node.root_dir / "explain.sock")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return json.loads(result.stdout) if result.returncode == 0 else {}
+
+
+def until_verdict(node: Node, namespace: str, name: str, *words: str) -> str:
+    """Wait until the first line about a pod has these words in it; the line."""
+
+    def says() -> str | None:
+        verdict = str(explained(node, namespace, name).get("verdict", ""))
+        return verdict if all(word in verdict for word in words) else None
+
+    found = node.until(says, f"a verdict with {words}", namespace, name)
+    return str(found)

@@ -1,0 +1,81 @@
+"""What explain and timeline say of real pods in real trouble."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.integration.lifecycle.command import explained, run, until_verdict
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import DEAF, container, pod
+
+
+def test_each_trouble_has_its_sentence(node2: Node, namespace: str) -> None:
+    node = node2
+    missing = {"configMapKeyRef": {"name": "nope", "key": "a"}}
+    unready = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    node.apply(
+        pod("well"),
+        pod("crash", container("main", "exit 3")),
+        pod("noimage", {"name": "main", "image": "127.0.0.1:1/none:1"}),
+        pod("noconfig", container("main", env=[{"name": "A", "valueFrom": missing}])),
+        pod("init", initContainers=[container("first", "sleep 1000")]),
+        pod("unready", container("main", readinessProbe=unready)),
+        pod("huge", container("main", resources={"requests": {"cpu": "900"}}), nodeName=node.name),
+        namespace=namespace,
+    )
+    for name, words in {
+        "well": ("running and ready",),
+        "crash": ("main keeps ending (last exit code 3", "it restarts in"),
+        "noimage": ("main can't start: ImagePullBackOff", "127.0.0.1:1/none:1", "next try in"),
+        "noconfig": ("CreateContainerConfigError", "nope"),
+        "init": ("initializing: init container first (1 of 1)",),
+        "unready": ("running, not ready: its readiness probe fails (container main",),
+        "huge": ("refused by this node: OutOfcpu",),
+    }.items():
+        until_verdict(node, namespace, name, *words)
+    everything = run(node, "explain")
+    for name in ("well", "crash", "noimage"):
+        assert re.search(rf"^{namespace}/{name} +\S", everything, re.MULTILINE)
+    text = run(node, "explain", f"{namespace}/crash")
+    for part in ("Waits for\n  crash backoff  main  until", "Ended runs\n", "Last decisions\n"):
+        assert part in text
+    crash = explained(node, namespace, "crash")
+    (wait,) = crash["waits"]
+    assert 0 < wait["until"] - crash["at"] <= 20
+    assert crash["exits"][0]["exit_code"] == 3
+    assert "no pod" in run(node, "explain", "-n", namespace, "other", expect=1)
+
+
+def test_the_start_and_the_end_phase_by_phase(node2: Node, namespace: str, tmp_path: Path) -> None:
+    node = node2
+    first = container("first", "sleep 0.2")
+    node.apply(pod("web", container("main", DEAF), initContainers=[first],
+                   terminationGracePeriodSeconds=2), namespace=namespace)  # fmt: skip
+    node.wait_running(namespace, "web")
+    drawing = tmp_path / "web.svg"
+    text = run(node, "timeline", "-n", namespace, "web", "--svg", str(drawing))
+    for phase in (
+        "RunPodSandbox attempt 0",
+        "CreateContainer first",
+        "init container runs first",
+        "StartContainer main",
+        "write status Running, Ready",
+    ):
+        assert phase in text
+    assert ElementTree.parse(drawing).getroot().tag.endswith("svg")
+    node.kubectl("delete", "pod", "web", "--wait=false", namespace=namespace)
+    verdict = until_verdict(node, namespace, "web", "main has not ended", "it is killed in")
+    assert verdict.startswith("terminating for")
+    node.wait_gone(namespace, "web")
+    node.until(
+        lambda: (
+            "take volumes down" in run(node, "timeline", "-n", namespace, "web")
+            or "the pod being done with" in run(node, "timeline", "-n", namespace, "web")
+        ),
+        "the end of the timeline",
+    )
+    text = run(node, "timeline", "-n", namespace, "web")
+    assert "StopContainer main" in text
+    assert "StopPodSandbox" in text
