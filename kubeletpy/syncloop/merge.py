@@ -20,6 +20,7 @@ from kubeletpy.pods.pod import (
     MalformedPod,
     Pod,
 )
+from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.operations import Duplicate, Merged, Op, Operation
 
 _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
@@ -67,7 +68,7 @@ class Merge:
         names: dict[str, list[str]] = {}
         for obj in objects:
             try:
-                pod = Pod(obj)
+                pod = _checked(obj)
             except MalformedPod as error:
                 malformed.append(_malformed(source, obj, error))
                 continue
@@ -90,7 +91,7 @@ class Merge:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _Source())
         try:
-            pod = Pod(obj)
+            pod = _checked(obj)
         except MalformedPod as error:
             return self._malformed_event(state, source, obj, _malformed(source, obj, error), now)
         known = state.delivered.get(pod.uid)
@@ -222,6 +223,13 @@ def _annotated(pod: Pod, source: str, seen: str, existing: Pod | None = None) ->
     annotations[CONFIG_SEEN] = seen
     metadata = {**pod.metadata, "annotations": annotations}
     return Pod({**pod.object, "metadata": metadata})  # type: ignore[typeddict-item]
+
+
+def _checked(obj: api.Pod) -> Pod:
+    """The pod, when every field of it has the type that it must have. Raises MalformedPod."""
+    if problem := pod_problem(obj):
+        raise MalformedPod(problem)
+    return Pod(obj)
 
 
 def _malformed(source: str, obj: object, error: MalformedPod) -> str:

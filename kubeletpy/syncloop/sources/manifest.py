@@ -17,6 +17,7 @@ import yaml
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
+from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.sources.references import forbidden_reference
 
 MAX_MANIFEST = 10 * 1024 * 1024
@@ -156,7 +157,7 @@ def _check_depth(data: bytes) -> None:
 
 
 def _plain(value: Any, budget: list[int]) -> Any:
-    """Copy as JSON has it: string keys, no shared parts, bounded in size."""
+    """Copy as JSON has it: string keys, no shared parts, bounded; null fields are absent ones."""
     budget[0] -= 1
     if budget[0] < 0:
         raise ManifestError(f"holds more than {MAX_NODES} values")
@@ -166,6 +167,7 @@ def _plain(value: Any, budget: list[int]) -> Any:
         return {
             key if isinstance(key, str) else json.dumps(key, default=str): _plain(item, budget)
             for key, item in value.items()
+            if item is not None
         }
     if isinstance(value, list):
         return [_plain(item, budget) for item in value]
@@ -194,7 +196,7 @@ def _spec(spec: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
         "securityContext": {},
         "schedulerName": "default-scheduler",
         "enableServiceLinks": True,
-        **{key: value for key, value in spec.items() if value is not None},
+        **spec,
         "nodeName": origin.node_name,
     }
     if origin.is_file:
@@ -206,6 +208,8 @@ def _spec(spec: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
 
 
 def _check(pod: Mapping[str, Any]) -> None:
+    if problem := pod_problem(pod):
+        raise ManifestError(f"invalid pod: {problem}")
     try:
         view = Pod(pod)  # type: ignore[arg-type]
     except MalformedPod as error:

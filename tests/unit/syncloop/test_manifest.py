@@ -68,6 +68,16 @@ def test_a_url_gives_lists_and_no_toleration():
         decode_manifest(body, ORIGIN)
 
 
+def test_null_is_absent():
+    """`kubectl run --dry-run=client -o yaml` writes such things."""
+    written = json.loads(manifest(hostNetwork=None))
+    written["metadata"]["creationTimestamp"] = None
+    written["spec"]["containers"][0]["command"] = None
+    (pod,) = decode_manifest(json.dumps(written).encode(), ORIGIN)
+    assert "creationTimestamp" not in pod["metadata"]
+    assert "command" not in pod["spec"]["containers"][0]
+
+
 def test_dates_stay_text():
     text = WEB + "    env:\n    - {name: D, value: 2026-01-02}\n"
     (pod,) = decode_manifest(text.encode(), ORIGIN)

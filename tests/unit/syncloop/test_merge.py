@@ -99,10 +99,12 @@ def test_a_malformed_object_spoils_nothing():
         None,
         {"metadata": {"name": "x", "namespace": "y", "uid": "z"}},
         {"metadata": {"name": "x", "namespace": "y", "uid": "z"}, "spec": {"containers": 7}},
+        {**pod_object("a"), "status": {"containerStatuses": "none"}},
+        {**pod_object("b"), "metadata": {**pod_object("b")["metadata"], "annotations": "none"}},
     ]
     merged = merge.set_pods("api", [*broken, pod_object("web")], NOW)
     assert ops(merged) == [(Op.ADD, ["uid-web"])]
-    assert len(merged.malformed) == 4
+    assert len(merged.malformed) == 6
     assert "y/x" in merged.malformed[2]
 
 

@@ -1,0 +1,125 @@
+"""Whether an object has the shape that the API promises, before anything is read from it.
+
+Typed clients refuse such objects while they decode them; we work on plain JSON, so this is our
+decoding step: once for each object that arrives, and from then on every field is what
+:mod:`kubeletpy.api.types` says or absent. Unknown fields pass: newer APIs have more. Must never
+judge a value that has the right type: that is validation, and the API's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from kubeletpy.api import types as api
+
+_Check = Callable[[Any], str]
+"""Empty when a value fits, else the path from here and what is wrong: ``.spec.x: is not …``."""
+
+_NAMES = {
+    str: "a string",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a number",
+    dict: "an object",
+    list: "a list",
+}
+_UNCHECKED = frozenset({"managedFields"})
+"""Long, and read by nobody here."""
+_MAX_NAME = 253
+_PATH_FIELDS = ("name", "namespace", "uid")
+
+
+def pod_problem(obj: object) -> str:
+    """What is wrong with the shape of a decoded pod; empty when nothing is."""
+    problem = _check_of(api.Pod)(obj)
+    if problem:
+        return problem.removeprefix(".").removeprefix(": ")
+    assert isinstance(obj, dict), "checked above"
+    metadata = obj.get("metadata") or {}
+    for field in _PATH_FIELDS:
+        # these become parts of paths on the node
+        if not _fits_in_a_path(metadata.get(field) or "x"):
+            return f"metadata.{field} can't be a part of a path"
+    return ""
+
+
+def _fits_in_a_path(text: str) -> bool:
+    return len(text) <= _MAX_NAME and text not in (".", "..") and not set(text) & {"/", "\0", "\n"}
+
+
+@cache
+def _check_of(hint: Any) -> _Check:
+    if is_typeddict(hint):
+        return _object_check(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is list:
+        return _list_check(arguments[0])
+    if origin is dict:
+        return _map_check(arguments[1])
+    if origin in (Union, UnionType):
+        return _union_check(tuple(kind for kind in arguments if kind is not NoneType))
+    if hint in _NAMES:
+        return _plain_check((hint,))
+    return lambda value: ""
+
+
+def _plain_check(kinds: tuple[type, ...]) -> _Check:
+    wanted = " or ".join(_NAMES[kind] for kind in kinds)
+    # type(), not isinstance: true is no number
+    return lambda value: "" if type(value) in kinds else f": is not {wanted}"
+
+
+def _union_check(kinds: tuple[Any, ...]) -> _Check:
+    if all(kind in _NAMES for kind in kinds):
+        return _plain_check(kinds)
+    return lambda value: ""
+
+
+def _list_check(kind: Any) -> _Check:
+    item = _check_of(kind)
+
+    def check(value: Any) -> str:
+        if type(value) is not list:
+            return ": is not a list"
+        for index, one in enumerate(value):
+            if problem := item(one):
+                return f"[{index}]{problem}"
+        return ""
+
+    return check
+
+
+def _map_check(kind: Any) -> _Check:
+    item = _check_of(kind)
+
+    def check(value: Any) -> str:
+        if type(value) is not dict:
+            return ": is not an object"
+        for key, one in value.items():
+            if problem := item(one):
+                return f"[{key!r:.80}]{problem}"
+        return ""
+
+    return check
+
+
+def _object_check(kind: Any) -> _Check:
+    fields: dict[str, _Check] = {}
+
+    def check(value: Any) -> str:
+        if type(value) is not dict:
+            return ": is not an object"
+        if not fields:  # most kinds are never met, and reading all of them takes 10 ms
+            hints = get_type_hints(kind, vars(api)).items()
+            fields.update((name, _check_of(hint)) for name, hint in hints)
+            fields.update((name, lambda value: "") for name in _UNCHECKED & fields.keys())
+        for key, one in value.items():
+            field = fields.get(key)
+            if field is not None and (problem := field(one)):
+                return f".{key}{problem}"
+        return ""
+
+    return check
