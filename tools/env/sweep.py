@@ -90,7 +90,9 @@ def sweep_network(network: str, bridge: str) -> None:
     chains = set()
     for rule in rules:
         if f'name: \\"{network}\\"' in rule or f'name: "{network}"' in rule:
-            chains.update(re.findall(r"-j (CNI-(?!HOSTPORT)\S+)", rule))
+            # the chain a rule leads to, and the one it is in: a plugin that was ended midway leaves
+            # chains that nothing leads to any more
+            chains.update(re.findall(r"(?:-j|^-A) (CNI-(?!HOSTPORT)\S+)", rule))
     for rule in rules:
         target = re.search(r"-j (CNI-\S+)", rule)
         if rule.startswith("-A") and target and target[1] in chains:
