@@ -19,6 +19,10 @@ MAX_LINE = 1 << 20
 _STREAMS = (b"stdout ", b"stderr ")
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
+_WHOLE = re.compile(rb"^[^ \n]* std(?:out|err) F(?::[^ \n]*)?(?: |(?=\n))([^\n]*\n)", re.MULTILINE)
+"""Whole lines of the CRI's format; the group is what is shown."""
+_PARTIAL = (b" P ", b" P:", b" P\n")
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -83,11 +87,17 @@ class Formatter:
 
     def feed(self, data: bytes) -> bytes:
         """What complete lines of this piece give."""
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
+        complete, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._rest += data
+            complete = b""
+        else:
+            complete, self._rest = self._rest + complete + newline, rest
         if len(self._rest) > MAX_LINE:
             self._rest = b""
-        return self._show(lines)
+        if self._is_plain(complete):
+            return self._cut(b"".join(_WHOLE.findall(complete)))
+        return self._show(complete.split(b"\n")[:-1])
 
     def finish(self) -> bytes:
         """What a last line without newline gives: the file has ended."""
@@ -111,6 +121,17 @@ class Formatter:
                 self._records -= 1
                 self.done = self._records <= 0
         return self._cut(b"".join(shown))
+
+    def _is_plain(self, text: bytes) -> bool:
+        """Whether all that is to be done is to leave out what precedes the text of each line."""
+        return (
+            self._read is read_cri
+            and not self._timestamps
+            and self._since is None
+            and self._records is None
+            and not self.done
+            and not any(mark in text for mark in _PARTIAL)
+        )
 
     def _record(self, line: bytes) -> Record | None:
         if self._read is None:

@@ -55,6 +55,30 @@ def test_cri(piece: int) -> None:
     assert show(CRI, piece, records=2) == b"one\ntw"
 
 
+WHOLE = (
+    b"2026-01-02T03:04:05.1Z stdout F first\n"
+    b"2026-01-02T03:04:05.1Z stdout F\n"
+    b"2026-01-02T03:04:05.1Z stdout F \n"
+    b"\n"
+    b"2026-01-02T03:04:05.1Z stdout F:a:b  two spaces\n"
+    b"2026-01-02T03:04:05.1Z stdout FF no\n"
+    b"2026-01-02T03:04:05.1Z stderr F \xff\x00 2026-01-02T03:04:05.1Z stdout F in\n"
+    b" stdout F no time\n"
+    b"2026-01-02T03:04:05.1Z  stdout F no\n"
+    b"unfinished"
+)
+
+
+@pytest.mark.parametrize("piece", [1, 5, 40, 1000])
+def test_the_quick_way_shows_the_same(piece: int) -> None:
+    quick = show(WHOLE, piece)
+    assert quick == show(WHOLE, piece, records=1000)
+    assert quick.startswith(b"first\n\n\n two spaces\n")
+    assert show(WHOLE, piece, limit=8) == b"first\n\n\n"
+    mixed = WHOLE[:-10] + CRI + WHOLE
+    assert show(mixed, piece) == show(mixed, piece, records=1000)
+
+
 def test_json() -> None:
     text = b'{"log":"a\\n","stream":"stdout","time":"2026-01-02T03:04:05Z"}\n{"log":1}\nx\n'
     assert show(text) == b"a\n"
