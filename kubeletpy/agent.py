@@ -418,6 +418,7 @@ class Agent:
             self.parts.clock,
             self.runtime_error,
             self.monitor.network_error,
+            self.loop.awaits_admission,
         )
         self.snapshots = Snapshots(rooms)
         return ExplainServer(self.parts.root_dir / SOCKET_NAME, self.snapshots, self.traces)

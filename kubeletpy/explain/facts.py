@@ -46,6 +46,8 @@ class PodFacts:
     network_error: str = ""
     name_holder: str = ""
     """The uid of another static pod that still has the name."""
+    awaits_admission: bool = False
+    """It is not decided yet whether the pod may run here."""
     probes: ProbeResults = field(default_factory=ProbeResults)
 
     @property

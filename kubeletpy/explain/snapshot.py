@@ -32,6 +32,7 @@ class Rooms:
     clock: Clock
     runtime_error: Callable[[], str]
     network_error: Callable[[], str]
+    awaits_admission: Callable[[str], bool] = lambda uid: False
 
 
 class Snapshots:
@@ -91,6 +92,7 @@ class Snapshots:
             runtime_error=rooms.runtime_error(),
             network_error=rooms.network_error(),
             name_holder=self._name_holder(pod, record),
+            awaits_admission=rooms.awaits_admission(uid),
             probes=rooms.probes.results(pod) if pod is not None else ProbeResults(),
         )
 

@@ -19,8 +19,7 @@ from kubeletpy.runtime_manager.results import StartError
 _STEP_KINDS = {
     "network_gate": "network",
     "volumes": "volume",
-    "cgroups": "cgroup",
-    "cgroup": "cgroup",
+    "pod_cgroup": "cgroup",
     "directories": "directory",
     "kill": "stop",
 }
@@ -70,6 +69,9 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
             f"the static pod of the same name before it (uid {facts.name_holder}) still ends",
             record.first_seen_at if record else None,
         )
+    if facts.awaits_admission:
+        why = "whether it may run here is not decided yet: other pods give way, or the API is asked"
+        yield Wait("admission", "", why)
     yield from _calls(facts)
     yield from _failed_step(facts)
     if record is None or record.stage is Stage.SYNC:

@@ -27,13 +27,16 @@ async def finish(
             await services.volumes.tear_down(pod.uid)
     except VolumeError as error:
         message = f"Unable to take down volumes: {error}"
-        services.recorder.event(pod_reference(pod), WARNING, "FailedUnMount", message)
+        if not error.told:
+            services.recorder.event(pod_reference(pod), WARNING, "FailedUnMount", message)
         return SyncOutcome(error=message, step="volumes")
     try:
         with phase("remove cgroup"):
             await services.cgroups.destroy(pod)
     except CgroupError as error:
-        return SyncOutcome(error=f"cgroup not removed: {error}", step="pod_cgroup")
+        message = f"cgroup not removed: {error}"
+        services.recorder.event(pod_reference(pod), WARNING, "FailedRemovePodContainer", message)
+        return SyncOutcome(error=message, step="pod_cgroup")
     services.probes.remove_pod(pod.uid)
     services.reasons.forget(pod.uid)
     services.statuses.finish(pod)

@@ -122,6 +122,10 @@ class SyncLoop:
         if not uid or self._pods.get(uid) is not None:
             self._soon.set()
 
+    def awaits_admission(self, uid: str) -> bool:
+        """Whether it is not decided yet if a pod may run here."""
+        return uid in self._held.waiting
+
     @property
     def all_sources_ready(self) -> bool:
         """Whether every configured source has delivered."""

@@ -183,6 +183,13 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
+        "not admitted yet",
+        {"record": None, "status": not_ready(), "awaits_admission": True},
+        "not started: whether it may run here is not decided yet: other pods give way, or the API "
+        "is asked",
+        False,
+    ),
+    (
         "grace period",
         {
             "pod": DELETED,
