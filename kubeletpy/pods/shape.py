@@ -3,7 +3,7 @@
 Typed clients refuse such objects while they decode them; we work on plain JSON, so this is our
 decoding step: once for each object that arrives, and from then on every field is what
 :mod:`kubeletpy.api.types` says or absent. Unknown fields pass: newer APIs have more. Must never
-judge a value that has the right type: that is validation, and the API's business.
+judge a value that can be read: that is validation, and the API's business.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from kubeletpy.api import types as api
+from kubeletpy.api.quantity import parse as parse_quantity
+from kubeletpy.api.times import parse_time
 
 _Check = Callable[[Any], str]
 """Empty when a value fits, else the path from here and what is wrong: ``.spec.x: is not …``."""
@@ -28,6 +30,9 @@ _NAMES = {
 }
 _UNCHECKED = frozenset({"managedFields"})
 """Long, and read by nobody here."""
+_QUANTITIES = {"ResourceRequirements": ("limits", "requests"), "PodSpec": ("overhead",)}
+_TIMES = {"ObjectMeta": ("creationTimestamp", "deletionTimestamp")}
+"""Fields by kind that are more than the strings that they look like."""
 _MAX_NAME = 253
 _PATH_FIELDS = ("name", "namespace", "uid")
 
@@ -58,7 +63,7 @@ def _check_of(hint: Any) -> _Check:
     if origin is list:
         return _list_check(arguments[0])
     if origin is dict:
-        return _map_check(arguments[1])
+        return _map_of(_check_of(arguments[1]))
     if origin in (Union, UnionType):
         return _union_check(tuple(kind for kind in arguments if kind is not NoneType))
     if hint in _NAMES:
@@ -92,9 +97,7 @@ def _list_check(kind: Any) -> _Check:
     return check
 
 
-def _map_check(kind: Any) -> _Check:
-    item = _check_of(kind)
-
+def _map_of(item: _Check) -> _Check:
     def check(value: Any) -> str:
         if type(value) is not dict:
             return ": is not an object"
@@ -113,9 +116,7 @@ def _object_check(kind: Any) -> _Check:
         if type(value) is not dict:
             return ": is not an object"
         if not fields:  # most kinds are never met, and reading all of them takes 10 ms
-            hints = get_type_hints(kind, vars(api)).items()
-            fields.update((name, _check_of(hint)) for name, hint in hints)
-            fields.update((name, lambda value: "") for name in _UNCHECKED & fields.keys())
+            fields.update(_field_checks(kind))
         for key, one in value.items():
             field = fields.get(key)
             if field is not None and (problem := field(one)):
@@ -123,3 +124,33 @@ def _object_check(kind: Any) -> _Check:
         return ""
 
     return check
+
+
+def _field_checks(kind: Any) -> dict[str, _Check]:
+    hints = get_type_hints(kind, vars(api))
+    checks = {name: _check_of(hint) for name, hint in hints.items() if name not in _UNCHECKED}
+    for name in _QUANTITIES.get(kind.__name__, ()):
+        checks[name] = _map_of(_quantity)
+    for name in _TIMES.get(kind.__name__, ()):
+        checks[name] = _time
+    return checks
+
+
+def _quantity(value: Any) -> str:
+    if type(value) in (int, float):  # as manifests may have it: `cpu: 1`
+        return ""
+    return _readable(value, parse_quantity, "a quantity")
+
+
+def _time(value: Any) -> str:
+    return _readable(value, parse_time, "a time")
+
+
+def _readable(value: Any, read: Callable[[str], object], what: str) -> str:
+    if type(value) is not str:
+        return f": is not {what}"
+    try:
+        read(value)
+    except ValueError:
+        return f": {value[:40]!r} is not {what}"
+    return ""

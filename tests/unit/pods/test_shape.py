@@ -43,6 +43,7 @@ def test_a_pod_as_it_should_be() -> None:
     assert pod_problem(POD) == ""
     with_number = copy.deepcopy(POD)
     with_number["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] = 8080
+    with_number["spec"]["containers"][0]["resources"]["limits"]["cpu"] = 0.5
     assert pod_problem(with_number) == ""
 
 
@@ -69,8 +70,18 @@ CASES: list[tuple[tuple[str | int, ...], Any, str]] = [
     ),
     (
         ("spec", "containers", 0, "resources", "limits", "memory"),
-        5,
-        "spec.containers[0].resources.limits['memory']: is not a string",
+        [],
+        "spec.containers[0].resources.limits['memory']: is not a quantity",
+    ),
+    (
+        ("spec", "containers", 0, "resources", "limits", "memory"),
+        "lots",
+        "spec.containers[0].resources.limits['memory']: 'lots' is not a quantity",
+    ),
+    (
+        ("metadata", "deletionTimestamp"),
+        "yesterday",
+        "metadata.deletionTimestamp: 'yesterday' is not a time",
     ),
     (("spec", "hostNetwork"), 1, "spec.hostNetwork: is not true or false"),
     (
