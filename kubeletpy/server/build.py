@@ -116,6 +116,10 @@ class Ports:
         stack.push_async_callback(server.close)
         await server.start(self._main, tls.context)
         if self._read_only is not None:
+            log.warning(
+                "the read-only port shows pods and metrics to anybody who reaches it",
+                extra={"readOnlyPort": settings.read_only_port, "address": settings.address},
+            )
             read_only = AgentServer(handlers, None, metrics)
             stack.push_async_callback(read_only.close)
             await read_only.start(self._read_only, None)

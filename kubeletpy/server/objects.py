@@ -14,6 +14,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.server.app import Handler
 from kubeletpy.server.health import healthz_text
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.resource_metrics import ResourceMetrics
 
 
 def pod_list(items: list[Any]) -> JSON:
@@ -69,6 +70,12 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         body = view.render_probe_metrics()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
+    resources = ResourceMetrics(view.runtime, view.cache)
+
+    async def resource_metrics(_request: web.Request) -> web.StreamResponse:
+        body = await resources.scrape()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
     return {
         "pods": pods,
         "runningpods": running_pods,
@@ -76,6 +83,7 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         "healthz": healthz,
         "metrics": metrics,
         "probe_metrics": probe_metrics,
+        "resource_metrics": resource_metrics,
     }
 
 

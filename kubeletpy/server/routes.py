@@ -67,6 +67,7 @@ ROUTES: tuple[Route, ...] = (
     Route("configz", ("/configz",), ("GET",), ("configz", "proxy")),
     Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True),
     Route("probe_metrics", ("/metrics/probes",), ("GET",), ("metrics",), read_only=True),
+    Route("resource_metrics", ("/metrics/resource",), ("GET",), ("metrics",), read_only=True),
     Route(
         "container_logs",
         (f"/containerLogs{_POD}/{{container}}",),

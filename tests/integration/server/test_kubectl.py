@@ -270,5 +270,15 @@ def test_the_nodes_own_api_through_the_api(node2: Node, namespace: str) -> None:
     assert '"name":"seen"' in node2.kubectl("get", "--raw", f"{base}/runningpods/")
     assert "kubelet_running_pods" in node2.kubectl("get", "--raw", f"{base}/metrics")
     assert '"kubeletconfig"' in node2.kubectl("get", "--raw", f"{base}/configz")
+    resources = node2.kubectl("get", "--raw", f"{base}/metrics/resource")
+    used = re.search(
+        rf'container_memory_working_set_bytes{{container="main",namespace="{namespace}",pod="seen"}}'
+        r" (\d+) \d{13}",
+        resources,
+    )
+    assert used is not None, resources
+    assert 0 < int(used[1]) < 100 << 20
+    assert f'pod_cpu_usage_seconds_total{{namespace="{namespace}",pod="seen"}}' in resources
+    assert "\nresource_scrape_error 0.0\n" in resources
     run = f"{base}/run/{namespace}/seen/main?cmd=echo%20hi"
     assert node2.kubectl("create", "--raw", run, "-f", "/dev/null") == "hi\n"

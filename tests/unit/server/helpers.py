@@ -19,6 +19,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import Ports, ServerSettings
 from kubeletpy.server.node_view import NodeView
@@ -102,6 +103,13 @@ class Running:
             return answer.status, await answer.text()
 
 
+class NoStats:
+    """A runtime that can do nothing."""
+
+    async def list_container_stats(self) -> list[Any]:
+        raise Unimplemented("ListContainerStats", "no")
+
+
 def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
     """A node with these pods."""
     manager = PodManager()
@@ -111,7 +119,7 @@ def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
         node_name="node-1",
         pods=manager,
         cache=PodStatusCache(),
-        runtime=runtime,
+        runtime=runtime or cast(Any, NoStats()),
         status_of=lambda uid: None,
         checks={"ping": lambda: "", "syncloop": lambda: ""},
         render_metrics=lambda: b"a_metric 1\n",

@@ -207,6 +207,49 @@ async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> 
             await server.ask("GET", "/pods", client=pki.client)
 
 
+async def test_the_read_only_port_shows_only_what_may_be_read(pki: Pki, tmp_path: Path) -> None:
+    probe = Ports(ServerSettings(address="127.0.0.1", port=0))
+    port = probe.port
+    probe.close()
+    async with (
+        serving(make_view(tmp_path), None, pki, read_only_port=port),
+        aiohttp.ClientSession() as session,
+    ):
+        for route, path in PATHS:
+            url = f"http://127.0.0.1:{port}{concrete(path)}"
+            async with session.request(route.methods[0], url) as answer:
+                shown = answer.status == 200 or path == "/healthz/{check}"
+                assert shown == route.read_only, path
+            async with session.post(url) as answer:
+                assert answer.status in (404, 405)
+
+
+async def test_connections_are_bounded(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.app.MAX_CONNECTIONS", 2)
+    access = AccessSettings(always_allow=True, anonymous=True)
+    async with serving(make_view(tmp_path), None, pki, access) as server:
+        idle = []
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", server.port, ssl=pki.context()
+            )
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            idle.append(writer)
+        with pytest.raises((aiohttp.ClientError, OSError)):
+            await server.ask("GET", "/healthz")
+        idle[0].transport.abort()
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    assert (await server.ask("GET", "/healthz"))[0] == 200
+                    break
+                except (aiohttp.ClientError, OSError):
+                    await asyncio.sleep(0.01)
+
+
 def test_a_taken_port_is_told_with_what_to_do() -> None:
     first = Ports(ServerSettings(address="127.0.0.1", port=0))
     try:
