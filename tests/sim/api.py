@@ -47,7 +47,7 @@ class ApiServer:
         self.graph_delay = 0.0
         """Seconds until the authorizer knows a new pod."""
         self.first_seen: dict[str, float] = {}
-        self._watches: set[Subscription] = set()
+        self._watches: dict[Subscription, None] = {}
         self.watch_count = 0
 
     def break_watches(self) -> None:
@@ -58,12 +58,12 @@ class ApiServer:
     @contextmanager
     def opened(self, subscription: Subscription) -> Iterator[Subscription]:
         """Keep account of a watch."""
-        self._watches.add(subscription)
+        self._watches[subscription] = None
         self.watch_count += 1
         try:
             yield subscription
         finally:
-            self._watches.discard(subscription)
+            self._watches.pop(subscription, None)
             subscription.close()
 
 
@@ -74,9 +74,7 @@ def _translated(refusal: refusals.ApiError) -> ApiError:
 class SimKubeApi:
     """:class:`~kubeletpy.kubeapi.protocol.KubeApi` for one life of the agent."""
 
-    def __init__(
-        self, server: ApiServer, faults: Faults, rng: random.Random, step: Step
-    ) -> None:
+    def __init__(self, server: ApiServer, faults: Faults, rng: random.Random, step: Step) -> None:
         self._server = server
         self._registry = server.registry
         self._caller = node_caller(NODE)
@@ -327,4 +325,3 @@ def _sent(body: Any) -> Any:
 
 def _key(resource: Resource) -> str:
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-

@@ -38,7 +38,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.up = True
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._waiting: dict[asyncio.Future[Any], None] = {}
 
     def lose(self) -> None:
         """The runtime is gone: all calls under way fail, further ones too."""
@@ -61,11 +61,11 @@ class Connection:
                 future.set_result(ended.result())
 
         task.add_done_callback(done)
-        self._waiting.add(future)
+        self._waiting[future] = None
         try:
             return await future
         finally:
-            self._waiting.discard(future)
+            self._waiting.pop(future, None)
 
 
 class RuntimeClient:

@@ -94,14 +94,14 @@ def _pod_problems(pod: PodTruth, runtime: SimRuntime) -> list[str]:
 def _settled(pod: PodTruth, container: JSON, running: dict[str, Container]) -> str | int:
     """The outcome; a container that was killed for good in its one run stays ended."""
     exits = pod.exits.get(container["name"]) or []
-    if container["name"] not in running and exits and not restarts_after(pod, container, exits[-1].code):
-        return exits[-1].code
+    if exits and container["name"] not in running:
+        code = exits[-1].code
+        if not restarts_after(pod, container, code):
+            return code
     return outcome(pod, container)
 
 
-def _phase_problems(
-    pod: PodTruth, running: dict[str, Container], ended: list[int]
-) -> list[str]:
+def _phase_problems(pod: PodTruth, running: dict[str, Container], ended: list[int]) -> list[str]:
     phase = pod.status.get("phase")
     if len(ended) == len(pod.spec["containers"]):
         return [f"all containers ended with {ended}, phase is {phase}"]
@@ -167,10 +167,9 @@ def _told_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
             continue
         if short_id(entry.get("containerID")) != record.id:
             found.append(f"{name} is {record.id}, shown {entry.get('containerID')}")
-        # records of init containers go with their sandbox; their count starts anew then
-        is_init = any(init["name"] == name for init in pod.inits)
+        # a record that was removed before it could be told keeps its number
         count = entry.get("restartCount", 0)
-        if count < record.attempt or (count != record.attempt and not is_init):
+        if count < record.attempt:
             found.append(f"{name} restarted {record.attempt}, shown {count}")
     return found
 

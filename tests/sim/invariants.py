@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.store import Change
+from kubeletpy.localapi.history import Change
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim.history import History
 from tests.sim.records import Container, Sandbox
@@ -18,11 +18,12 @@ from tests.sim.runtime import SimRuntime
 from tests.sim.truth import (
     STATUS_LISTS,
     PodTruth,
+    ShownEnd,
     Truth,
+    ends_shown,
     is_sidecar,
     restarts_after,
     short_id,
-    terminations,
 )
 
 BACKOFF_BASE, BACKOFF_MAX, BACKOFF_QUIET = 10.0, 300.0, 600.0
@@ -179,31 +180,35 @@ class Invariants:
 
     def _codes_are_true(self, pod: PodTruth) -> None:
         codes = {e.container_id: e.code for ends in pod.exits.values() for e in ends}
-        for name, ended, _ in terminations(pod.status):
-            container_id = short_id(ended.get("containerID"))
-            if ended.get("reason") == "ContainerStatusUnknown":
-                self._not_really_unknown(pod, name)
-                continue
-            if container_id in codes:
-                pod.shown[container_id] = ended.get("exitCode", 0)
-                if ended.get("exitCode", 0) != codes[container_id]:
+        for end in ends_shown(pod.status):
+            container_id = short_id(end.terminated.get("containerID"))
+            code = end.terminated.get("exitCode", 0)
+            if end.terminated.get("reason") == "ContainerStatusUnknown":
+                self._really_unknown(pod, end)
+            elif container_id in codes:
+                pod.shown[container_id] = code
+                if code != codes[container_id]:
                     self._history.violated(
-                        f"{name} of {pod.name} shown with exit code {ended.get('exitCode')}, "
+                        f"{end.name} of {pod.name} shown with exit code {code}, "
                         f"ended with {codes[container_id]}"
                     )
             elif any(c.id == container_id for c in self._runtime.running(pod.uid)):
-                self._history.violated(f"{name} of {pod.name} shown as ended while it runs")
+                self._history.violated(f"{end.name} of {pod.name} shown as ended while it runs")
 
-    def _not_really_unknown(self, pod: PodTruth, name: str) -> None:
-        records = [
-            container
-            for container in self._runtime.containers.values()
-            if (container.uid, container.name) == (pod.uid, name)
-        ]
-        newest = max(records, key=lambda container: container.created_at, default=None)
-        if newest is not None and newest.state != cri.CONTAINER_CREATED:
+    def _really_unknown(self, pod: PodTruth, end: ShownEnd) -> None:
+        """The runtime must have nothing of what is shown as lost."""
+        records = sorted(
+            (
+                container
+                for container in self._runtime.containers.values()
+                if (container.uid, container.name) == (pod.uid, end.name)
+            ),
+            key=lambda container: container.created_at,
+        )
+        known = records[:-1] if end.earlier else records[-1:]
+        if any(container.state != cri.CONTAINER_CREATED for container in known):
             self._history.violated(
-                f"{name} of {pod.name} shown as lost, but the runtime knows {newest}"
+                f"{end.name} of {pod.name} shown as lost, but the runtime knows {known[-1]}"
             )
 
     def _counts_never_fall(self, pod: PodTruth) -> None:

@@ -30,13 +30,15 @@ class SimLoop(VirtualTimeLoop):
     def __init__(self) -> None:
         super().__init__()
         self._lives: dict[int, dict[asyncio.Task[Any], None]] = {}
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
         future = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # handed to whoever waits, as an executor does
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits, as an executor does
             future.set_exception(error)
         return future
 

@@ -76,7 +76,7 @@ class Container:
     image: str
     script: Script
     created_at: int
-    state: cri.ContainerState.ValueType = cri.CONTAINER_CREATED
+    state: cri.ContainerState = cri.CONTAINER_CREATED
     started_at: int = 0
     finished_at: int = 0
     exit_code: int = 0
@@ -112,7 +112,7 @@ class Container:
     @property
     def running(self) -> bool:
         """Whether its process runs."""
-        return self.state == cri.CONTAINER_RUNNING
+        return bool(self.state == cri.CONTAINER_RUNNING)
 
     def __str__(self) -> str:
         return f"{self.id} {self.name}#{self.attempt} of {self.uid[:8]}"

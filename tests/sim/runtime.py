@@ -181,13 +181,14 @@ class SimRuntime:
         self._stop_now(container)
 
     async def remove_container(self, container_id: str) -> None:
-        await self._takes(0.005, 0.03)
         container = self.containers.get(container_id)
         if container is None:
             return
         if container.busy:
             raise CRIError("RemoveContainer", "it is in starting state", target=container_id)
+        container.busy = True
         self._stop_now(container)
+        await self._takes(0.005, 0.03)
         self._forget(container)
 
     def kill_container(self, container: Container, code: int = KILLED) -> None:
@@ -327,15 +328,14 @@ class SimRuntime:
         if what == "stop-asked" and isinstance(whom, Container):
             whom.stop_asked = True
         else:
-            code = f" code={whom.exit_code}" if what == "exit" and isinstance(whom, Container) else ""
-            told = whom if isinstance(whom, Container) else f"{whom.id} {whom.name}"
-            self._history.note("runtime", f"{what} {told}{code}")
+            told = f"{whom}" if isinstance(whom, Container) else f"{whom.id} {whom.name}"
+            if what == "exit" and isinstance(whom, Container):
+                told += f" code={whom.exit_code}"
+            self._history.note("runtime", f"{what} {told}")
         for observer in self.observers:
             observer(what, whom)
 
-    def _emit(
-        self, kind: cri.ContainerEventType.ValueType, about: str, sandbox: Sandbox | None
-    ) -> None:
+    def _emit(self, kind: cri.ContainerEventType, about: str, sandbox: Sandbox | None) -> None:
         if self.events is None:
             return
         event = cri.ContainerEventResponse(
@@ -345,4 +345,3 @@ class SimRuntime:
             event.pod_sandbox_status.CopyFrom(sandbox.status())
             event.containers_statuses.extend(c.status() for c in self._inside(sandbox))
         self.events.put(event)
-

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,25 @@ def test_same_seed_gives_the_same_story(tmp_path: Path) -> None:
         root.mkdir()
         stories.append(run(history(7, root)).history.lines)
     assert stories[0] == stories[1]
+
+
+def test_the_story_does_not_hang_on_hash_seeds(tmp_path: Path) -> None:
+    """A seed that failed in one process fails in the next one too."""
+    program = (
+        "import sys; from pathlib import Path; from tests.sim.chaos import history; "
+        "from tests.sim.loop import run; "
+        "print(run(history(21, Path(sys.argv[1]))).history.digest())"
+    )
+    digests = set()
+    for seed in ("0", "2", "3"):
+        root = tmp_path / seed
+        root.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(root)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1

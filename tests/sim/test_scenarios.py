@@ -333,7 +333,7 @@ def test_ends_while_nobody_looks(tmp_path: Path, events: bool) -> None:
 
 @both
 def test_a_container_that_a_dead_agent_still_starts(tmp_path: Path, events: bool) -> None:
-    """The runtime is slow with StartContainer; the next agent sees a container made, not started."""
+    """StartContainer takes long: the next agent sees a container that was made, not started."""
 
     async def scenario(world: World) -> None:
         world.runtime.start_takes = (5.0, 5.0)

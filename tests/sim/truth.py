@@ -102,15 +102,25 @@ def restarts_after(truth: PodTruth, container: JSON, code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
-def terminations(status: JSON) -> list[tuple[str, JSON, JSON]]:
-    """(container name, terminated state, its whole entry) of all that a status says has ended."""
-    found = []
-    for key in STATUS_LISTS:
-        for entry in status.get(key) or ():
-            for state in (entry.get("state") or {}, entry.get("lastState") or {}):
-                if "terminated" in state:
-                    found.append((entry["name"], state["terminated"], entry))
-    return found
+@dataclass(frozen=True, slots=True)
+class ShownEnd:
+    """An end of a container that a status tells of."""
+
+    name: str
+    terminated: JSON
+    earlier: bool
+    """It is the lastState: another container came after it."""
+
+
+def ends_shown(status: JSON) -> list[ShownEnd]:
+    """All that a status says has ended."""
+    return [
+        ShownEnd(entry["name"], entry[which]["terminated"], which == "lastState")
+        for key in STATUS_LISTS
+        for entry in status.get(key) or ()
+        for which in ("state", "lastState")
+        if "terminated" in (entry.get(which) or {})
+    ]
 
 
 def short_id(container_id: object) -> str:

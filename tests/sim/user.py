@@ -12,6 +12,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, DeleteOptions
+from kubeletpy.pods.pod import CONFIG_MIRROR
 from tests.sim import scripts
 from tests.sim.api import NODE
 from tests.sim.history import History
@@ -94,11 +95,11 @@ class User:
 
     def pods(self) -> list[JSON]:
         """All pods that the node's own agent did not make."""
-        entries = self._registry.store.entries("pods")
+        objects = (entry.object for _, entry in self._registry.store.entries("pods"))
         return [
-            entry.object
-            for _, entry in entries
-            if "kubernetes.io/config.mirror" not in (entry.object["metadata"].get("annotations") or {})
+            obj
+            for obj in objects
+            if CONFIG_MIRROR not in (obj["metadata"].get("annotations") or {})
         ]
 
     def delete(self, name: str, grace: int | None = None) -> None:
@@ -205,6 +206,7 @@ class RandomUser:
 
 ALWAYS = ("run", "run", "run", "run143", "stubborn", "slowstop", "fail", "failslow", "flakyrun")
 ENDING = ("done", "doneslow", "fail", "failslow", "flaky", "instant", "run", "stubborn")
+SIDECARS = ("run", "run", "stubborn", "flakyrun")
 INITS = ("done", "done", "done", "doneslow", "flaky", "fail", "instant")
 
 
@@ -220,7 +222,7 @@ def random_pod(rng: random.Random, name: str) -> JSON:
     if rng.random() < 0.4:
         for index in range(rng.choice((1, 2))):
             if rng.random() < 0.35:
-                init.append(sidecar(f"i{index}", rng.choice(("run", "run", "stubborn", "flakyrun"))))
+                init.append(sidecar(f"i{index}", rng.choice(SIDECARS)))
             else:
                 init.append(container(f"i{index}", rng.choice(INITS), _host(rng)))
     spec: JSON = {}

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import cast
 
 from kubeletpy.agent import Agent
-from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.store import Store
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
@@ -121,8 +121,8 @@ class World:
         root, logs = self.root / "kubelet", self.root / "log"
         root.mkdir(exist_ok=True)
         return AgentParts(
-            runtime=client,  # type: ignore[arg-type]
-            images=client,  # type: ignore[arg-type]
+            runtime=client,
+            images=client,
             clock=self.clock,
             root_dir=root,
             node=NodeOptions(name=NODE),
@@ -241,8 +241,7 @@ class World:
     def problems(self) -> list[str]:
         """What is not as it should be in the long run."""
         generations = {
-            obj["metadata"]["uid"]: obj["metadata"].get("generation", 0)
-            for obj in self.user.pods()
+            obj["metadata"]["uid"]: obj["metadata"].get("generation", 0) for obj in self.user.pods()
         }
         return convergence.problems(self.truth, self.runtime, generations)
 

@@ -1,0 +1,171 @@
+"""The judges are judged: an agent that is broken on purpose must be found out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.runtime_manager import manager as runtime_manager
+from kubeletpy.runtime_manager.actions import StartContainer
+from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
+from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.status import container_status
+from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.syncloop.loop import SyncLoop
+from tests.sim.history import Violation
+from tests.sim.loop import run
+from tests.sim.user import container, pod, sidecar
+from tests.sim.world import World
+
+Breaker = Callable[[pytest.MonkeyPatch], None]
+Story = Callable[[World], Awaitable[None]]
+
+
+def exit_codes_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    right = container_status._state
+
+    def wrong(inputs: Any, record: Any, old: Any) -> Any:
+        return right(inputs, replace(record, exit_code=0), old)
+
+    patch.setattr(container_status, "_state", wrong)
+
+
+def running_containers_are_started_again(patch: pytest.MonkeyPatch) -> None:
+    right = runtime_manager.compute_pod_actions
+
+    def wrong(pod: Any, status: Any, *args: Any, **options: Any) -> Any:
+        plan = right(pod, status, *args, **options)
+        record = status.newest(pod.containers[0]["name"])
+        if record is None or not record.running:
+            return plan
+        again = StartContainer(ContainerKind.REGULAR, pod.containers[0], "broken on purpose")
+        return replace(plan, regular_to_start=(again,))
+
+    patch.setattr(runtime_manager, "compute_pod_actions", wrong)
+
+
+def init_containers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    right = runtime_manager.compute_pod_actions
+
+    def wrong(pod: Any, status: Any, *args: Any, **options: Any) -> Any:
+        plan = right(pod, status, *args, **options)
+        if not plan.init_to_start:
+            return plan
+        starts = [StartContainer(ContainerKind.REGULAR, c, "broken") for c in pod.containers]
+        return replace(plan, init_to_start=(), regular_to_start=tuple(starts))
+
+    patch.setattr(runtime_manager, "compute_pod_actions", wrong)
+
+
+def crash_loops_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CrashLoopBackoff, "admit", lambda *args: None)
+
+
+def sources_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SyncLoop, "all_sources_ready", property(lambda self: True))
+
+
+def pods_are_deleted_before_they_have_stopped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ApiStatusManager, "_may_delete", lambda self, entry: entry.pod.being_deleted)
+
+
+def containers_are_left_running(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*args: Any, **options: Any) -> list[Any]:
+        return []
+
+    patch.setattr(Killer, "kill_pod", nothing)
+
+
+def records_are_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*args: Any, **options: Any) -> None:
+        return None
+
+    patch.setattr(runtime_manager.KubeRuntimeManager, "collect_garbage", nothing)
+
+
+async def fails_once(world: World) -> None:
+    world.user.create(pod("a", [container("c", "fail")], restart="Never"))
+    await world.converges(60)
+
+
+async def runs(world: World) -> None:
+    world.user.create(pod("a", [container("c", "run")], init=[container("i", "done")]))
+    await world.converges(60)
+    await asyncio.sleep(10)
+
+
+async def has_sidecar(world: World) -> None:
+    world.user.create(pod("a", [container("c", "run")], init=[sidecar("i", "run")]))
+    await world.converges(60)
+
+
+async def loops(world: World) -> None:
+    world.user.create(pod("a", [container("c", "instant")]))
+    await asyncio.sleep(60)
+    world.history.check()
+
+
+async def agent_comes_back_without_api(world: World) -> None:
+    world.user.create(pod("a", [container("c", "run")]))
+    await world.converges(60)
+    await world.kill()
+    world.api_down()
+    world.start()
+    await asyncio.sleep(60)
+    world.history.check()
+
+
+async def is_deleted(world: World) -> None:
+    world.user.create(pod("a", [container("c", "slowstop")]))
+    await world.converges(60)
+    world.user.delete("a")
+    await world.converges(300, world.remains)
+
+
+@pytest.mark.parametrize(
+    ("breaker", "story", "verdict"),
+    [
+        (exit_codes_are_dropped, fails_once, "shown with exit code 0, ended with 3"),
+        (running_containers_are_started_again, runs, "two running containers"),
+        (init_containers_are_not_waited_for, runs, "before init container i was done"),
+        (init_containers_are_not_waited_for, has_sidecar, "before init container i was done"),
+        (crash_loops_do_not_wait, loops, "after its end, not 10 s"),
+        (sources_are_not_waited_for, agent_comes_back_without_api, "healthy and is stopped"),
+        (pods_are_deleted_before_they_have_stopped, is_deleted, "is gone while"),
+        (containers_are_left_running, is_deleted, "not converged"),
+        (records_are_kept_for_ever, is_deleted, "not converged"),
+    ],
+)
+def test_a_broken_agent_is_found_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    breaker: Breaker,
+    story: Story,
+    verdict: str,
+) -> None:
+    async def main() -> None:
+        world = World(1, tmp_path)
+        world.start()
+        await story(world)
+        world.history.check()
+
+    breaker(monkeypatch)
+    with pytest.raises(Violation, match=verdict):
+        run(main())
+
+
+@pytest.mark.parametrize("story", [fails_once, runs, loops, agent_comes_back_without_api])
+def test_a_sound_agent_is_not(tmp_path: Path, story: Story) -> None:
+    async def main() -> None:
+        world = World(1, tmp_path)
+        world.start()
+        await story(world)
+        world.history.check()
+
+    run(main())

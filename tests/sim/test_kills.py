@@ -1,0 +1,141 @@
+"""The agent is killed at every single call of a pod's start, life and end, and started again.
+
+Before each call reaches the runtime or the API, and after it had its effect but before its answer
+arrives: whatever the agent only knew itself is lost at each of these instants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.sim.invariants import entries
+from tests.sim.loop import run
+from tests.sim.user import container, pod, sidecar
+from tests.sim.world import World
+
+PARTS = 4
+"""Tests that the instants are dealt out to, so that several processes can share them."""
+MOST_INSTANTS = 400
+EMPTY_WITHIN = 700.0
+
+Act = Callable[[World], Awaitable[None]]
+
+
+def _start() -> JSON:
+    init = [container("i", "done"), sidecar("s"), container("j", "done")]
+    return pod("a", [container("c", "run"), container("d", "slowstop")], init=init)
+
+
+def _job() -> JSON:
+    return pod("a", [container("c", "done"), container("d", "fail")], restart="Never")
+
+
+async def _create(world: World) -> None:
+    world.user.create(_start())
+
+
+async def _create_job(world: World) -> None:
+    world.user.create(_job())
+
+
+async def _delete(world: World) -> None:
+    world.user.create(_start())
+    await world.converges(30)
+    world.user.delete("a")
+
+
+async def _update(world: World) -> None:
+    world.user.create(_start())
+    await world.converges(30)
+    world.user.set_image("a", 1, "local.test/run143:1")
+
+
+async def _lose_sandbox(world: World) -> None:
+    world.user.create(pod("a", [container("c", "run"), container("d", "run")]))
+    await world.converges(30)
+    for sandbox in list(world.runtime.sandboxes.values()):
+        world.runtime.kill_sandbox(sandbox)
+
+
+ACTS: dict[str, tuple[Act, bool]] = {
+    "start": (_create, False),
+    "job": (_create_job, False),
+    "update": (_update, True),
+    "stop": (_delete, True),
+    "sandbox": (_lose_sandbox, True),
+}
+"""What happens to the pod; whether the instants are counted only after the pod ran."""
+
+
+async def _one_death(root: Path, act: str, instant: int) -> bool:
+    """Live through one story with one death; whether the instant was reached at all."""
+    world = World(instant, root, events=bool(instant % 2))
+    world.start()
+    perform, only_after = ACTS[act]
+    died = False
+    begun = 0
+
+    def on_step(where: str, what: str, number: int) -> None:
+        nonlocal died
+        if number - begun >= instant and _matters(what):
+            died, world.on_step = True, None
+            world.history.note("world", f"kills the agent at {where} of {what}")
+            world.die()
+
+    if only_after:
+        await perform(world)
+    begun = world.steps
+    world.on_step = on_step
+    if not only_after:
+        await perform(world)
+    await world.converges(200, lambda: [] if died else world.problems())
+    world.on_step = None
+    await world.buried()
+    if died:
+        await asyncio.sleep((0.0, 0.5, 5.0)[instant % 3])
+        world.start()
+    await world.converges(200)
+    _restarted_nothing(world, act)
+    for obj in world.user.pods():
+        world.user.delete(obj["metadata"]["name"])
+    await world.converges(EMPTY_WITHIN, world.remains)
+    await world.stop()
+    world.history.check()
+    return died
+
+
+def _matters(what: str) -> bool:
+    """Whether a call is about pods at all."""
+    return not any(word in what for word in ("nodes", "leases", "events", "Status of", "services"))
+
+
+def _restarted_nothing(world: World, act: str) -> None:
+    """A pod that was only started has no container that is not its first."""
+    if act not in ("start", "job"):
+        return
+    for obj in world.user.pods():
+        for name, entry in entries(obj.get("status") or {}).items():
+            ran = [
+                line for line in world.history.lines if " start " in line and f" {name}#" in line
+            ]
+            assert len(ran) == 1, f"{name}: {ran}, shown {entry['restartCount']}"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("act", ACTS)
+def test_a_death_at_every_instant(tmp_path: Path, act: str, part: int) -> None:
+    """Odd instants have a runtime with events, even ones have not."""
+    deaths = 0
+    for instant in range(1 + part, MOST_INSTANTS, PARTS):
+        root = tmp_path / str(instant)
+        root.mkdir()
+        if not run(_one_death(root, act, instant)):
+            break
+        deaths += 1
+    assert deaths >= 2, "the story is too short to be worth it"
+    assert deaths < MOST_INSTANTS / PARTS - 1, "the story is longer than the instants tried"
