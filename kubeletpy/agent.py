@@ -114,7 +114,9 @@ class Agent:
         self.mirrors = self._make_mirrors(api)
         self.own_node = self._make_own_node(api)
         self.volumes = self._make_volumes()
-        self.directories = PodDirectories(parts.root_dir / "pods", self.volumes.release_orphan)
+        self.directories = PodDirectories(
+            parts.root_dir / "pods", self.volumes.release_orphan, self._directories_swept
+        )
         self.workers = self._make_workers(api)
         self.pleg = Pleg(
             self.runtime,
@@ -544,6 +546,9 @@ class Agent:
     def _node_changed(self) -> None:
         if self.node is not None:
             self.node.poke()
+
+    def _directories_swept(self) -> None:
+        self.loop.tell_hooks_again()
 
     def _volumes_changed(self, uid: str) -> None:
         self.loop.sync_pod(uid)

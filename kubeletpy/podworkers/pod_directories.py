@@ -23,11 +23,20 @@ class PodDirectories:
     """The directories below ``{root}/pods``."""
 
     def __init__(
-        self, pods_dir: Path, release: Callable[[str], None] = lambda uid: None
+        self,
+        pods_dir: Path,
+        release: Callable[[str], None] = lambda uid: None,
+        again: Callable[[], None] = lambda: None,
     ) -> None:
-        """``release(uid)``, which may block, takes down the volumes of a gone pod first."""
+        """Args:
+        pods_dir: ``{root}/pods``.
+        release: takes down the volumes of a gone pod (by uid) first; may block.
+        again: called after a sweep that found something: what is left, or waits for this, has
+            to be looked at once more.
+        """
         self._pods_dir = pods_dir
         self._release = release
+        self._again = again
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -42,11 +51,19 @@ class PodDirectories:
             await asyncio.wait([self._task])
 
     async def _sweep(self, keep: frozenset[str]) -> None:
-        problems = await asyncio.to_thread(remove_orphans, self._pods_dir, keep, self._release)
+        found: list[str] = []
+
+        def release(uid: str) -> None:
+            found.append(uid)
+            self._release(uid)
+
+        problems = await asyncio.to_thread(remove_orphans, self._pods_dir, keep, release)
         for uid, problem in problems.items():
             if uid not in self._complained:
                 log.warning("directory of a gone pod stays", extra={"uid": uid, "why": problem})
         self._complained = set(problems)
+        if found:
+            self._again()
 
 
 def remove_orphans(

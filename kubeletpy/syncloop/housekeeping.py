@@ -84,6 +84,10 @@ class Housekeeping:
         self._metrics.working(Counter(_labels(view) for view in views.values()))
         self._tell_hooks(desired, views)
 
+    def tell_again(self) -> None:
+        """Have the next pass tell the hooks although no pod came or went."""
+        self._last = None
+
     def active(self, pods: Sequence[Pod]) -> list[Pod]:
         """The pods that use the node: not ended, nor refused."""
         return [pod for pod in pods if self._is_active(pod)]

@@ -126,6 +126,10 @@ class SyncLoop:
         """Whether it is not decided yet if a pod may run here."""
         return uid in self._held.waiting
 
+    def tell_hooks_again(self) -> None:
+        """Have the next housekeeping pass tell its hooks although no pod came or went."""
+        self._housekeeping.tell_again()
+
     @property
     def all_sources_ready(self) -> bool:
         """Whether every configured source has delivered."""

@@ -24,7 +24,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.pod_directories import remove_orphans
+from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphans
 from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.manager import NodeVolumes
@@ -450,3 +450,21 @@ async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None
     await node.volumes.tear_down("u")
     assert node.mounts == []
     assert not target.exists()
+
+
+async def test_a_sweep_is_followed_by_another_until_nothing_is_found(node: Node) -> None:
+    again: list[str] = []
+    directories = PodDirectories(node.pods_dir, again=lambda: again.append("again"))
+    foreign = node.pods_dir / "u" / "volumes" / "kubernetes.io~csi" / "v" / "data"
+    foreign.mkdir(parents=True)
+    kept = foreign / "file"
+    kept.touch()
+    for times, keep in ((1, ()), (2, ()), (2, ("u",))):
+        directories.sweep_soon(keep)
+        await directories.close()
+        assert len(again) == times
+    kept.unlink()
+    for _ in range(2):
+        directories.sweep_soon(())
+        await directories.close()
+    assert len(again) == 3
