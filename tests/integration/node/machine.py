@@ -145,6 +145,7 @@ class Node:
             with contextlib.suppress(NotReadyError):
                 wait_until(lambda: not self.leftovers(), "nothing left of the pods", timeout=20)
             left = self.leftovers()
+            left += self.agent.log_tail(20).splitlines() if left else []
             self.agent.kill(signal.SIGKILL)
         self.api.close()
         with RawRuntime(self.containerd.socket) as raw:

@@ -1,0 +1,185 @@
+"""Nonsense from every side: one clear word about it, and everything else goes on."""
+
+from __future__ import annotations
+
+import copy
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from kubeletpy.localapi.registry import Registry
+from tests.integration.node.machine import Node, container_status, running
+from tests.integration.node.pods import FOREVER, container, pod
+
+
+def stored(name: str, namespace: str, node: str) -> JSON:
+    """A pod as a valid one is stored."""
+    made = pod(name, {**container(), "imagePullPolicy": "IfNotPresent"})
+    made["metadata"].update({"namespace": namespace, "uid": str(uuid.uuid4())})
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    made["spec"].update({"nodeName": node, "restartPolicy": "Always", "dnsPolicy": "Default"})
+    return {**made, "status": {"phase": "Pending"}}
+
+
+def broken(path: str, value: Any) -> Any:
+    """A change: the field at a dotted path is set to a value."""
+
+    def change(made: JSON) -> JSON:
+        made = copy.deepcopy(made)
+        target: Any = made
+        *parents, last = path.split(".")
+        for part in parents:
+            target = target[int(part)] if part.isdigit() else target[part]
+        target[int(last) if last.isdigit() else last] = value
+        return made
+
+    return change
+
+
+NONSENSE = {
+    "spec-is-a-list": broken("spec", []),
+    "spec-is-null": broken("spec", None),
+    "no-uid": broken("metadata.uid", None),
+    "uid-goes-up": broken("metadata.uid", "../../../../etc"),
+    "uid-is-a-number": broken("metadata.uid", 7),
+    "name-goes-up": broken("metadata.name", "../../escape"),
+    "labels-are-numbers": broken("metadata.labels", {"a": 1}),
+    "annotations-are-a-text": broken("metadata.annotations", "x"),
+    "containers-are-a-text": broken("spec.containers", "main"),
+    "container-is-null": broken("spec.containers", [None]),
+    "container-without-name": broken("spec.containers.0.name", None),
+    "container-name-goes-up": broken("spec.containers.0.name", "../../../x"),
+    "image-is-an-object": broken("spec.containers.0.image", {}),
+    "command-is-an-object": broken("spec.containers.0.command", {"a": {}}),
+    "env-without-name": broken("spec.containers.0.env", [{}]),
+    "env-is-a-number": broken("spec.containers.0.env", 3),
+    "memory-is-nonsense": broken("spec.containers.0.resources", {"limits": {"memory": "lots"}}),
+    "memory-below-zero": broken("spec.containers.0.resources", {"limits": {"memory": "-1"}}),
+    "grace-is-a-text": broken("spec.terminationGracePeriodSeconds", "soon"),
+    "user-is-a-text": broken("spec.securityContext", {"runAsUser": "root"}),
+    "status-is-a-list": broken("status", []),
+    "statuses-are-nonsense": broken("status.containerStatuses", [{"state": "x"}, None, 7]),
+    "deleted-on-no-day": broken("metadata.deletionTimestamp", "yesterday"),
+    "policy-is-unknown": broken("spec.restartPolicy", "Sometimes"),
+    "sysctl-is-unknown": broken("spec.securityContext", {"sysctls": [{"name": 1}]}),
+}
+
+
+@pytest.fixture
+def nonsense(node2: Node, namespace: str) -> Iterator[Callable[[], None]]:
+    """Call it to write all of NONSENSE into the API's store, past all validation."""
+
+    def write(registry: Registry) -> None:
+        for name, change in NONSENSE.items():
+            thing = change(stored(name, namespace, node2.name))
+            registry.store.put("pods", namespace, name, thing)
+
+    def remove(registry: Registry) -> None:
+        for name in NONSENSE:
+            if registry.store.get("pods", namespace, name) is not None:
+                registry.store.remove("pods", namespace, name)
+
+    yield lambda: node2.api.call(write)
+    node2.api.call(remove)
+
+
+def test_nonsense_in_the_api(node2: Node, namespace: str, nonsense: Callable[[], None]) -> None:
+    """Every healthy pod before and after it runs, and the agent still starts with all of it."""
+    # bound by their makers: the API's own scheduler counts on valid objects
+    bound = {"nodeName": node2.name}
+    node2.apply(pod("before", **bound), namespace=namespace)
+    before = container_status(node2.wait_running(namespace, "before"))
+    lines = len(node2.log_lines())
+    nonsense()
+    node2.apply(pod("after", **bound), namespace=namespace)
+    node2.wait_running(namespace, "after")
+    assert node2.http("/healthz")[0] == 200
+    node2.kill()
+    node2.start_agent()
+    node2.apply(pod("later", **bound), namespace=namespace)
+    node2.wait_running(namespace, "later")
+    after = container_status(node2.pod(namespace, "before"))
+    assert after["containerID"] == before["containerID"]
+    said = node2.log_lines()[lines:]
+    assert not [line for line in said if "Traceback" in line], "\n".join(said[-60:])
+    for name in ("before", "after", "later"):
+        node2.kubectl("delete", "pod", name, namespace=namespace)
+    assert not (node2.directory.parent / "escape").exists()
+
+
+def test_a_huge_pod(node2: Node, namespace: str) -> None:
+    env = [{"name": f"VAR_{n}", "value": f"$(VAR_{n - 1})x" if n else "x"} for n in range(200)]
+    script = 'env | grep -c ^VAR_; printf "%s" "$VAR_199" | wc -c; ' + FOREVER
+    many = [container(f"c{n}", resources={"requests": {"cpu": "1m"}}) for n in range(12)]
+    huge = pod(
+        "huge",
+        container("main", script, env=env),
+        *many,
+        annotations={f"example.com/note-{n}": "x" * 2000 for n in range(60)},
+        labels={f"l{n}": "y" * 60 for n in range(60)},
+    )
+    node2.api.create("pods", namespace, huge)
+    found = node2.wait_running(namespace, "huge", timeout=60)
+    node2.until(
+        lambda: node2.logs(found, "main").split() == ["200", "200"], "what the container sees"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "1", "a" * 63 + "." + "b" * 63 + "." + "c" * 63, "a.b-c.9"],
+    ids=["short", "digit", "long", "dots"],
+)
+def test_weird_names(node2: Node, namespace: str, name: str) -> None:
+    node2.apply(pod(name, container("c" * 63 if len(name) == 1 else "x")), namespace=namespace)
+    found = node2.wait_running(namespace, name)
+    assert running(container_status(found))
+    node2.kubectl("delete", "pod", name, namespace=namespace)
+
+
+def test_many_short_pods(node2: Node, namespace: str) -> None:
+    pods = [
+        pod(f"p{n}", container("main", f"exit {n % 3}"), restartPolicy="Never") for n in range(20)
+    ]
+    node2.apply(*pods, namespace=namespace)
+    for number in range(20):
+        found = node2.wait_phase(namespace, f"p{number}", "Failed" if number % 3 else "Succeeded")
+        assert container_status(found)["state"]["terminated"]["exitCode"] == number % 3
+
+
+def test_a_container_that_floods_its_log(node2: Node, namespace: str) -> None:
+    flood = "yes 0123456789012345678901234567890123456789 | head -c 20000000; exit 1"
+    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    node2.apply(
+        pod("floods", container("main", flood, **policy), restartPolicy="Never"),
+        namespace=namespace,
+    )
+    found = node2.wait_phase(namespace, "floods", "Failed")
+    message = container_status(found)["state"]["terminated"]["message"]
+    assert 0 < len(message) <= 2048
+
+
+def test_a_healthy_node_says_almost_nothing(node2: Node, namespace: str) -> None:
+    """Pods come, run, end and go; the log has no line about any of it."""
+    lines = len(node2.log_lines())
+    node2.apply(
+        pod("runs"),
+        pod("ends", container("main", "true"), restartPolicy="Never"),
+        namespace=namespace,
+    )
+    node2.wait_running(namespace, "runs")
+    node2.wait_phase(namespace, "ends", "Succeeded")
+    node2.kubectl("delete", "pods", "--all", namespace=namespace)
+    assert node2.log_lines()[lines:] == []
+    node2.terminate()
+    lines = len(node2.log_lines())
+    began = time.monotonic()
+    node2.start_agent()
+    node2.apply(pod("again"), namespace=namespace)
+    node2.wait_running(namespace, "again")
+    assert len(node2.log_lines()) - lines <= 5, node2.log_lines()[lines:]
+    assert time.monotonic() - began < 20

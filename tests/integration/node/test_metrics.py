@@ -1,0 +1,117 @@
+"""A real Prometheus scrapes the node; what fails moves the metrics that the alerts watch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tools.env.prometheus import Prometheus, check_metrics
+
+
+def test_health(node2: Node) -> None:
+    assert node2.http("/healthz") == (200, "ok")
+    code, text = node2.http("/healthz?verbose")
+    assert code == 200
+    assert "[+]syncloop ok" in text
+    assert text.endswith("healthz check passed\n")
+    assert node2.http("/healthz/ping")[0] == 200
+    assert node2.http("/healthz/nothing")[0] == 404
+    assert node2.http("/")[0] == 404
+
+
+def test_the_exposition_is_good(node2: Node, namespace: str) -> None:
+    node2.apply(pod("one"), namespace=namespace)
+    node2.wait_running(namespace, "one")
+    code, text = node2.http("/metrics")
+    assert code == 200
+    # the names are the kubelet's, where promtool would have chosen others
+    naming = re.compile(r"\S+ .*should (have|not have) \"?\w+\"? suffix|\S+ .*base unit.*")
+    problems = check_metrics(text.encode())
+    assert not [line for line in problems if not naming.fullmatch(line)], problems
+    for name in (
+        "kubelet_node_name",
+        "kubelet_running_pods",
+        "kubelet_running_containers",
+        "kubelet_started_pods_total",
+        "kubelet_started_containers_total",
+        "kubelet_runtime_operations_total",
+        "kubelet_runtime_operations_duration_seconds_bucket",
+        "kubelet_pod_start_duration_seconds_bucket",
+        "kubelet_pod_worker_duration_seconds_bucket",
+        "kubelet_pleg_last_seen_seconds",
+        "kubernetes_build_info",
+        "process_cpu_seconds_total",
+        "rest_client_requests_total",
+    ):
+        assert f"\n{name}" in text, name
+
+
+def test_prometheus_sees_a_failing_start(
+    node2: Node, namespace: str, prometheus: Callable[[str], Prometheus]
+) -> None:
+    server = prometheus(f"127.0.0.1:{node2.health_port}")
+    server.wait_scraped()
+    code = 'code="RunContainerError"'
+    before = node2.metric("kubelet_started_containers_errors_total", code="RunContainerError")
+    node2.apply(
+        pod("good"),
+        pod("bad", {**container(), "command": ["/not/there"]}),
+        pod("pulls", {**container(), "image": "127.0.0.1:1/x/y:1"}),
+        namespace=namespace,
+    )
+    node2.wait_running(namespace, "good")
+    node2.wait_event(namespace, "bad", "Failed: Error: ")
+    node2.wait_event(namespace, "pulls", "Failed: Failed to pull image")
+    server.wait_for(f"kubelet_started_containers_errors_total{{{code}}} > {before}")
+    server.wait_for('kubelet_runtime_operations_errors_total{operation_type="pull_image"} > 0')
+    server.wait_for("kubelet_started_pods_total > 0")
+    # at the moment of the scrape, not of some scrape
+    node2.until(
+        lambda: node2.metric("kubelet_running_containers", container_state="running") >= 1,
+        "running containers",
+    )
+
+
+def test_the_alerts_load_and_their_metrics_exist(
+    node2: Node, namespace: str, work_dir: Path
+) -> None:
+    deploy = Path(__file__).resolve().parents[3] / "deploy"
+    node2.apply(pod("one"), namespace=namespace)
+    node2.wait_running(namespace, "one")
+    server = Prometheus(work_dir / "alerts", f"127.0.0.1:{node2.health_port}")
+    config = work_dir / "prometheus.yml"
+    config.write_text(
+        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+        f"rule_files: [{deploy / 'alerts.yml'}]\n"
+        "scrape_configs:\n"
+        f"- {{job_name: kubelet, static_configs: [{{targets: [{server.target!r}]}}]}}\n"
+    )
+    server.start(config)
+    try:
+        server.wait_scraped()
+        server.wait_for('up{job="kubelet"} == 1')
+        assert server.query('ALERTS{alertstate="firing"}') == []
+        assert server.query("time() - kubelet_pleg_last_seen_seconds < 60")
+    finally:
+        server.remove()
+
+
+def test_starts_are_counted_once(node2: Node, namespace: str) -> None:
+    names = {
+        "pods": ("kubelet_started_pods_total", {}),
+        "containers": ("kubelet_started_containers_total", {"container_type": "container"}),
+        "inits": ("kubelet_started_containers_total", {"container_type": "init_container"}),
+        "pod errors": ("kubelet_started_pods_errors_total", {}),
+    }
+    before = {key: node2.metric(name, **labels) for key, (name, labels) in names.items()}
+    node2.apply(
+        pod("counted", container("a"), container("b"), initContainers=[container("i", "true")]),
+        namespace=namespace,
+    )
+    node2.wait_running(namespace, "counted")
+    after = {key: node2.metric(name, **labels) for key, (name, labels) in names.items()}
+    grown = {key: after[key] - before[key] for key in names}
+    assert grown == {"pods": 1, "containers": 2, "inits": 1, "pod errors": 0}
