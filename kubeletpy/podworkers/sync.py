@@ -312,4 +312,3 @@ def _some_run(pod: Pod, status: PodRuntimeStatus) -> bool:
 def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:
     running = {container.name for container in status.running_containers}
     return all(container["name"] in running for container in pod.containers)
-

@@ -122,13 +122,13 @@ class SyncLoop:
         if not uid or self._pods.get(uid) is not None:
             self._soon.set()
 
-    def awaits_admission(self, uid: str) -> bool:
-        """Whether it is not decided yet if a pod may run here."""
-        return uid in self._held.waiting
-
     def tell_hooks_again(self) -> None:
         """Have the next housekeeping pass tell its hooks although no pod came or went."""
         self._housekeeping.tell_again()
+
+    def awaits_admission(self, uid: str) -> bool:
+        """Whether it is not decided yet if a pod may run here."""
+        return uid in self._held.waiting
 
     @property
     def all_sources_ready(self) -> bool:
