@@ -17,7 +17,7 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
-from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, MalformedPod, Pod
 from kubeletpy.status import store
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.patch import status_patch
@@ -170,7 +170,14 @@ class ApiStatusManager:
             entry.writer.cancel()
 
     def _target(self, pod: Pod) -> Pod | None:
-        return self._mirror_of(pod) if pod.is_static else pod
+        """What shows the pod in the API: of a static pod its mirror, if it is of this manifest."""
+        if not pod.is_static:
+            return pod
+        mirror = self._mirror_of(pod)
+        if mirror is None:
+            return None
+        pictured = mirror.annotations.get(CONFIG_MIRROR)
+        return mirror if pictured == pod.annotations.get(CONFIG_HASH, pod.uid) else None
 
     def _keep(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool, finished: bool

@@ -360,7 +360,7 @@ def test_never_again_without_its_sandbox(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         containers = [container("c", "done"), container("d", "run", scripts.SLOW)]
         world.user.create(pod("a", containers, restart="Never"))
-        await until(world, lambda: "terminated" in state(world, "a", "c"), 60)
+        await asyncio.sleep(5)
         for sandbox in list(world.runtime.sandboxes.values()):
             world.runtime.kill_sandbox(sandbox)
         await until(world, lambda: status(world, "a").get("phase") == "Failed", 120)
