@@ -14,9 +14,13 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy import config
 from kubeletpy.cli import run
+
+if TYPE_CHECKING:
+    from kubeletpy.localapi.api import Endpoint, LocalApi
 
 DEFAULT_STATE = "/var/lib/kubeletpy/node"
 DEFAULT_KUBELET_PORT = 10250
@@ -46,12 +50,19 @@ def parser() -> argparse.ArgumentParser:
         default=DEFAULT_STATE,
         help=f"where all is kept ({DEFAULT_STATE})",
     )
-    made.add_argument("--port", type=int, default=6443, help="of the API, on 127.0.0.1 (6443)")
+    made.add_argument("--port", type=_port, default=6443, help="of the API, on 127.0.0.1 (6443)")
     made.add_argument("--node-name", default=socket.gethostname().strip().lower())
     made.add_argument("--container-runtime-endpoint", default=DEFAULT_ENDPOINT)
     made.add_argument("--config", help="a KubeletConfiguration file for the node")
     made.add_argument("-v", "--verbosity", type=int, default=0, help="of the log, 0 to 10")
     return made
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 65535")
+    return number
 
 
 def load(given: argparse.Namespace) -> config.LoadedConfig:
@@ -65,7 +76,11 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
 
     document: dict[str, object] = {}
     if given.config:
-        read = yaml.safe_load(Path(given.config).read_text())
+        try:
+            read = yaml.safe_load(Path(given.config).read_text(errors="replace"))
+        except yaml.YAMLError as error:
+            problem = config.Problem("--config", given.config, f"YAML or JSON ({_line(error)})")
+            raise config.ConfigError([problem]) from error
         if not isinstance(read, dict):
             problem = config.Problem("--config", given.config, "a KubeletConfiguration document")
             raise config.ConfigError([problem])
@@ -89,6 +104,11 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
     loaded = config.load_document(document, config.parse_flags(flags))
     # our own flags, not the user's: that some are deprecated for users is no news for them
     return config.LoadedConfig(loaded.settings, loaded.node, ())
+
+
+def _line(error: Exception) -> str:
+    """The first line of what went wrong."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _serve_the_api(document: dict[str, object], pki: Path) -> None:
@@ -127,7 +147,7 @@ async def up(
     state: Path = given.state_dir
     local = LocalApi(state / "api", node_name, port=given.port, service_account_volumes=True)
     async with AsyncExitStack() as stack:
-        endpoint = await local.start()
+        endpoint = await _started(local, given)
         stack.push_async_callback(local.stop)
         print(f"API {endpoint.url} (data in {state / 'api'})", flush=True)
         print(f"export KUBECONFIG={endpoint.admin_kubeconfig}", flush=True)
@@ -150,3 +170,22 @@ async def up(
         finally:
             running.cancel()
             await asyncio.wait([running])
+
+
+async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
+    """Start the API. Raises LaunchError, which says what to do."""
+    from kubeletpy.launch import LaunchError
+    from kubeletpy.localapi.certificates import CertificateError
+    from kubeletpy.localapi.store import StoreError
+
+    try:
+        return await local.start()
+    except (CertificateError, StoreError) as error:
+        raise LaunchError(str(error)) from error
+    except OSError as error:
+        if error.filename is not None:
+            raise LaunchError(f"--state-dir {given.state_dir} can't be used: {error}") from error
+        raise LaunchError(
+            f"the API can't listen on 127.0.0.1:{given.port}: {error.strerror or error}; "
+            "is another one running? Choose another --port"
+        ) from error
