@@ -229,7 +229,7 @@ def test_copying_a_tree(node: Node, namespace: str, version: str, tmp_path: Path
 
 
 def fetch(port: int) -> bytes:
-    """All that a server sends; nothing while busybox' nc is between two connections."""
+    """All that a server sends."""
     got = b""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
         while piece := link.recv(1 << 16):
@@ -239,24 +239,32 @@ def fetch(port: int) -> bytes:
 
 @BOTH
 def test_port_forward(node: Node, namespace: str, version: str) -> None:
-    script = (
-        "dd if=/dev/urandom of=/blob bs=65536 count=64 2>/dev/null; echo up; "
-        "while :; do nc -l -p 7777 < /blob; done"
-    )
+    ports = (7777, 7778, 7779)
+    servers = "".join(f"nc -l -p {port} < /blob & " for port in ports)
+    script = f"dd if=/dev/urandom of=/blob bs=65536 count=64 2>/dev/null; {servers} {FOREVER}"
     node.apply(pod("serves", container("main", script)), namespace=namespace)
     node.wait_running(namespace, "serves")
-    follow = ("logs", "-f", "serves")
-    with running(node, version, namespace, *follow) as process:
+
+    def inside(*command: str) -> str:
+        return call(node, version, namespace, "exec", "serves", "--", *command)[1].decode()
+
+    wait_until(
+        lambda: all(f":{port} " in inside("netstat", "-ltn") for port in ports),
+        "three servers that listen",
+        timeout=SECONDS,
+    )
+    digest = inside("sha256sum", "/blob").split()[0]
+    wanted = [f":{port}" for port in ports]
+    with running(node, version, namespace, "port-forward", "serves", *wanted) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
-    digest = call(node, version, namespace, "exec", "serves", "--", "sha256sum", "/blob")[1]
-    with running(node, version, namespace, "port-forward", "serves", ":7777") as process:
-        assert process.stdout is not None
-        line = process.stdout.readline().decode()
-        port = int(re.search(r"127\.0\.0\.1:(\d+) -> 7777", line)[1])  # type: ignore[index]
-        for _ in range(3):
-            blob = wait_until(lambda: fetch(port), "an answer", timeout=SECONDS)
-            assert hashlib.sha256(blob or b"").hexdigest() == digest.split()[0].decode()
+        here: dict[int, int] = {}
+        while len(here) < len(ports):
+            line = process.stdout.readline().decode()
+            assert line, "kubectl has ended"
+            if match := re.search(r"127\.0\.0\.1:(\d+) -> (\d+)", line):
+                here[int(match[2])] = int(match[1])
+        for port in ports:
+            assert hashlib.sha256(fetch(here[port])).hexdigest() == digest
     code, _, err = call(node, version, namespace, "port-forward", "nobody", ":1")
     assert (code, b"not found" in err) == (1, True)
 
