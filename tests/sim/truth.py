@@ -37,6 +37,7 @@ class PodTruth:
     name: str
     specs: list[JSON]
     """All versions."""
+    created_at: float
     status: JSON = field(default_factory=dict)
     deleting: bool = False
     forced: bool = False
@@ -145,7 +146,9 @@ class Truth:
             return None
         pod = self.pods.get(meta["uid"])
         if pod is None:
-            pod = self.pods[meta["uid"]] = PodTruth(meta["uid"], meta["name"], [obj["spec"]])
+            now = asyncio.get_running_loop().time()
+            pod = PodTruth(meta["uid"], meta["name"], [obj["spec"]], now)
+            self.pods[pod.uid] = pod
         if pod.spec != obj["spec"]:
             pod.specs.append(obj["spec"])
         pod.status = obj.get("status") or {}
