@@ -35,6 +35,7 @@ def down(home: Path) -> int:
         uids = pod_uids(home)
         left = remove_runtime(home, record, uids)
         remove_logs(uids)
+        sweep.remove_pod_cgroups(uids)
         left += remove_rest(home, record)
         if not left:
             shutil.rmtree(home)

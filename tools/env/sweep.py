@@ -59,6 +59,20 @@ def remove_cgroup(name: str, kill: bool = False) -> list[Path]:
     return [tree for tree in trees if tree.exists()]
 
 
+def remove_pod_cgroups(uids: Iterable[str]) -> None:
+    """Remove the cgroups of these pods, wherever `cgroupRoot` put them; never the groups above."""
+    names = {f"pod{uid}" for uid in uids}
+    found = [
+        Path(folder, name)
+        for folder, below, _ in os.walk(CGROUPS)
+        for name in names.intersection(below)
+    ]
+    for tree in found:
+        for folder, _, _ in os.walk(tree, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
+
+
 def sweep(directory: Path, network: str, bridge: str) -> None:
     """Kill, unmount and remove everything of the containerd of `directory`, except `directory`.
 
