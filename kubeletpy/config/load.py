@@ -17,14 +17,9 @@ from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
 
-_LEGACY_DEFAULTS: Mapping[str, Any] = {
-    "authentication.anonymous.enabled": True,
-    "authentication.webhook.enabled": False,
-    "authorization.mode": "AlwaysAllow",
-    "readOnlyPort": 10255,
-    "evictionHard": {},
-}
-"""What the kubelet assumes when there is no configuration file at all."""
+_NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
+"""What the kubelet assumes when there is no configuration file at all, less what would open ports to
+everybody (anonymous access, AlwaysAllow, read-only port): those have to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +64,10 @@ def load(
     found = decode.without_zeros(decode.leaves(merged, Report()))
     if not documents and not dropins:
         warnings.append(
-            "no configuration file: the kubelet's old defaults apply "
-            "(anonymous access, AlwaysAllow, read-only port 10255, no eviction)"
+            "no configuration file: there are no eviction thresholds; unlike the kubelet's, ports "
+            "stay closed to anonymous clients unless flags open them"
         )
-        found = {**_LEGACY_DEFAULTS, **found}
+        found = {**_NO_FILE_DEFAULTS, **found}
 
     from_flags, flag_problems = _decode_flags(flag_values, found)
     problems += flag_problems

@@ -111,12 +111,12 @@ def test_all_beta_leaves_explicit_and_locked_gates_alone() -> None:
     assert gates.enabled("NodeSwap")
 
 
-def test_no_file_means_legacy_defaults_with_a_warning() -> None:
+def test_no_file_means_no_thresholds_with_a_warning_and_opens_no_port() -> None:
     loaded = config.load(None)
     settings = loaded.settings
-    assert settings.authentication.anonymous.enabled
-    assert settings.authorization.mode == "AlwaysAllow"
-    assert (settings.read_only_port, dict(settings.eviction_hard)) == (10255, {})
+    assert not settings.authentication.anonymous.enabled
+    assert settings.authorization.mode == "Webhook"
+    assert (settings.read_only_port, dict(settings.eviction_hard)) == (0, {})
     assert any("no configuration file" in warning for warning in loaded.warnings)
 
 
