@@ -18,8 +18,8 @@ from kubeletpy.config.problems import ConfigError, Problem, Report
 from kubeletpy.config.settings import KubeletSettings
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
-"""What the kubelet assumes when there is no configuration file at all, less what would open ports to
-everybody (anonymous access, AlwaysAllow, read-only port): those have to be asked for."""
+"""What the kubelet assumes when there is no configuration file at all, less what would open ports
+to everybody (anonymous access, AlwaysAllow, read-only port): those have to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
