@@ -88,8 +88,11 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, probes: ProbeResult
     containers = pod.init_containers
     if not containers:
         return InitPlan(initialized=True)
+    sandbox = status.sandboxes[0].id if status.sandboxes else ""
     regular_created = any(
-        record is not None and record.state in (ContainerState.CREATED, ContainerState.RUNNING)
+        record is not None
+        and record.state in (ContainerState.CREATED, ContainerState.RUNNING)
+        and record.sandbox_id in ("", sandbox)
         for container in pod.containers
         for record in (status.newest(container["name"]),)
     )

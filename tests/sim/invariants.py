@@ -245,7 +245,7 @@ class Invariants:
 
 def _deadline_passed(pod: PodTruth) -> bool:
     limit = pod.spec.get("activeDeadlineSeconds")
-    return limit is not None and asyncio.get_running_loop().time() - pod.created_at >= limit
+    return limit is not None and asyncio.get_running_loop().time() - pod.created_at > limit - 1
 
 
 def entries(status: JSON) -> dict[str, JSON]:
