@@ -175,8 +175,7 @@ class Node:
 
     def log_links(self) -> list[Path]:
         """The links in /var/log/containers that lead to logs of this node."""
-        links = [path for path in Path("/var/log/containers").glob("*.log") if path.is_symlink()]
-        return [path for path in links if path.readlink().is_relative_to(self.pod_logs)]
+        return links_into(self.pod_logs)
 
     # -- the user's side ---------------------------------------------------------------------
 
@@ -364,6 +363,16 @@ class Node:
             if match and all(label in (match[1] or "") for label in wanted):
                 total += float(match[2])
         return total
+
+
+def links_into(folder: Path) -> list[Path]:
+    """The links in /var/log/containers that lead below a folder; other nodes' come and go."""
+    found = []
+    for path in Path("/var/log/containers").glob("*.log"):
+        with contextlib.suppress(OSError):
+            if path.readlink().is_relative_to(folder):
+                found.append(path)
+    return found
 
 
 # -- reading pods ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from queue import Empty, Queue
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import container_status, is_ready, status
+from tests.integration.node.machine import container_status, is_ready, links_into, status
 from tools.env import sweep
 from tools.env.kubectl import Kubectl
 from tools.env.process import run, start_time
@@ -192,9 +192,7 @@ def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
     assert start_time(pid) is None, "its containerd"
     assert sweep.leftovers(up_sh.home / "containerd", network.name, network.bridge) == []
     assert not Path(f"/var/log/pods/default_sample_{uid}").exists()
-    assert not list(Path("/var/log/containers").glob(f"sample_default_*-*{uid}*"))
-    links = Path("/var/log/containers").glob("*.log")
-    assert not [link for link in links if uid in str(link.readlink())]
+    assert not links_into(Path(f"/var/log/pods/default_sample_{uid}"))
     assert str(up_sh.home) not in Path("/proc/self/mountinfo").read_text()
     assert uid not in run("ps", "-e", "-o", "args", "-ww")
     assert not [path for path in cgroups_of(up_sh.cgroup) if uid in path]
