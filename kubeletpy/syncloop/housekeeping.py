@@ -61,7 +61,6 @@ class Housekeeping:
         self._hooks = tuple(hooks)
         self._metrics = metrics or NoLoopMetrics()
         self._last: NodePods | None = None
-        self._kept: frozenset[str] = frozenset()
 
     def run_once(self, received_at: float, held: Collection[str] = ()) -> None:
         """Make one pass. ``received_at`` in event-loop seconds.
@@ -103,10 +102,7 @@ class Housekeeping:
         return status is None or status.get("phase") not in TERMINAL
 
     def _forget_statuses(self, known: frozenset[str]) -> None:
-        keep = known.union(mirror.uid for mirror in self._pods.mirrors())
-        if keep != self._kept:
-            self._statuses.forget_except(keep)
-            self._kept = keep
+        self._statuses.forget_except(known.union(m.uid for m in self._pods.mirrors()))
 
     def _start_unknown(
         self, active: Sequence[Pod], views: dict[str, WorkerView], received_at: float
