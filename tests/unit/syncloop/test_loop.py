@@ -370,6 +370,6 @@ async def test_a_quiet_pass_is_cheap():
     for _ in range(20):
         node.housekeeping.run_once(0.0)
     assert (time.perf_counter() - start) / 20 < 0.003
-    assert len(node.statuses.forgot) == 1
+    assert len(node.statuses.forgot) >= 20, "a pod may have come and gone since the last pass"
     assert len(node.found) <= 3
     await node.stop()
