@@ -573,6 +573,8 @@ class Agent:
 
     def _pod_finished(self, uid: str) -> None:
         self.upkeep.collect_soon()
+        # also of a pod that came and went between two passes: nothing else tells that it was there
+        self.loop.tell_hooks_again()
         self.loop.housekeeping_soon(uid)
         self.shutdown.pod_finished()
 
