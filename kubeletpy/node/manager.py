@@ -7,6 +7,7 @@ every report period only. Must never decide what is healthy: it is told.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 7.0
 JITTER = 0.04
 IMAGES_FRESH_S = 30.0
+IMAGES_WAIT_S = 2.0
+"""Longer than that the status does not wait for the list of images: the last one is shown."""
 
 
 class NodeManager:
@@ -119,7 +122,9 @@ class NodeManager:
         now = asyncio.get_running_loop().time()
         if now - self._images_at > IMAGES_FRESH_S:
             self._images_at = now
-            self._images = await self._list_images()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(IMAGES_WAIT_S):
+                    self._images = await self._list_images()
         return self._images
 
     async def _register(self) -> None:

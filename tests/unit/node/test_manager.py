@@ -183,3 +183,22 @@ async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     await asyncio.sleep(7)
     assert len(api.log) > count, "after an outage it does not wait a whole period"
     task.cancel()
+
+
+@on_virtual_time
+async def test_a_list_of_images_that_hangs_holds_no_status_up() -> None:
+    api, health = NodeApi(), {"now": NodeHealth()}
+    of = manager(api, lambda: health["now"], Recorder())
+
+    async def never() -> list[Any]:
+        await asyncio.Event().wait()
+        return []
+
+    of._list_images = never
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(100)
+    health["now"] = NodeHealth(runtime_error="down")
+    of.poke()
+    await asyncio.sleep(5)
+    assert ready(api) == "False"
+    task.cancel()
