@@ -224,8 +224,8 @@ class Invariants:
     def _nothing_outlives(self, pod: PodTruth) -> None:
         for container in self._runtime.running(pod.uid):
             self._history.violated(f"pod {pod.name} is gone while {container} runs")
-        if not pod.deleting:
-            return  # it had ended by itself: nobody had to wait for its sandbox
+        if pod.released:
+            return
         for sandbox in self._runtime.sandboxes.values():
             if sandbox.uid == pod.uid and sandbox.ready:
                 self._history.violated(f"pod {pod.name} is gone while sandbox {sandbox.id} is up")

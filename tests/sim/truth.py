@@ -42,6 +42,8 @@ class PodTruth:
     deleting: bool = False
     forced: bool = False
     """Its object went away without the node's consent."""
+    released: bool = False
+    """It had ended when a user deleted it: nobody waits for its sandbox then."""
     gone: bool = False
     static: bool = False
     exits: dict[str, list[Exit]] = field(default_factory=dict)

@@ -107,8 +107,9 @@ class User:
         obj = self.get(name)
         if obj is None:
             return
-        if grace == 0:
-            self._truth.pods[obj["metadata"]["uid"]].forced = True
+        truth = self._truth.pods[obj["metadata"]["uid"]]
+        truth.forced = truth.forced or grace == 0
+        truth.released = truth.terminal
         self._say(f"delete pod {name} grace={grace}")
         self._registry.delete(
             ADMIN, "pods", name, NAMESPACE, DeleteOptions(grace_period_seconds=grace)
