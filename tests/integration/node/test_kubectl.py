@@ -133,9 +133,10 @@ def test_watching_a_pod_come_and_go(node2: Node, namespace: str, version: str) -
         finally:
             watch.terminate()
             reader.join()
-    assert words[0] == "Pending"
-    assert "ContainerCreating" in words
-    assert words.index("Pending") < words.index("ContainerCreating") < words.index("Running")
+    # kubectl lists before it watches: the pod may be past its first states by then
+    stages = ["Pending", "ContainerCreating", "Running"]
+    seen = list(dict.fromkeys(word for word in words if word in stages))
+    assert seen == stages[-len(seen) :]
 
 
 def until(lines: Queue[str], *wanted: str) -> Iterator[str]:
