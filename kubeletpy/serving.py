@@ -98,7 +98,7 @@ async def serve(
         checks={
             "ping": lambda: "",
             "runtime": agent.monitor.runtime_error,
-            "syncloop": agent.sync_loop_error,
+            "syncloop": agent.health.sync_loop_error,
         },
         render_metrics=agent.render_metrics,
         render_probe_metrics=agent.metrics.render_probes,

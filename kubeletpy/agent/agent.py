@@ -1,4 +1,4 @@
-"""The composition root: builds the rooms of one node agent and runs them as one task group.
+"""One node agent: its rooms, what they tell and ask each other, and the tasks they run as.
 
 Everything outside (runtime, API, clock, chance, machine) comes in as AgentParts, so the same agent
 runs on a node and on virtual time. Must never decide anything about a pod.
@@ -9,30 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kubeletpy.admission.facts import NodeState
+from kubeletpy.agent import making
+from kubeletpy.agent.health import AgentHealth
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.protocol import NoPodCgroups
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference, pod_reference
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
 from kubeletpy.explain.snapshot import Rooms, Snapshots
-from kubeletpy.images.gc import ImageGarbageCollector
-from kubeletpy.images.manager import ImageManager
 from kubeletpy.kubeapi.events import EventWriter
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.node.build import ImageSummary, new_node, node_status
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.manager import NodeManager
-from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.parts import AgentParts
-from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP, Pod
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.services import SyncServices
@@ -42,13 +39,8 @@ from kubeletpy.podworkers.workers import AsyncPodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.hooks import NoHooks
-from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
-from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.runtime_manager.results import Decision
-from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.shutdown.logind import SystemLogind
 from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.status.manager import ApiStatusManager
@@ -57,15 +49,8 @@ from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 from kubeletpy.syncloop.pleg import Pleg
-from kubeletpy.syncloop.sources.api import ApiSource
-from kubeletpy.syncloop.sources.file import FileSource
-from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.trace.spans import Traces
-from kubeletpy.upkeep import Upkeep
-from kubeletpy.volumes.protocol import VolumeManager
-from kubeletpy.volumes.unsupported import UnsupportedVolumes
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +60,6 @@ CONTAINER_TYPES = {
     "ephemeralContainerStatuses": "ephemeral_container",
 }
 """List of a pod status -> container_type label."""
-NODE_KNOWN_S = 10.0
-"""How long pods of the API wait for the node's own object at the start."""
 STOP_S = 3.0
 """How long a stopping agent waits for calls under way."""
 
@@ -98,7 +81,7 @@ class Agent:
         self.recorder: EventRecorder = self._events or LogRecorder()
         self.cgroups = self._make_cgroups()
         self.traces = Traces()
-        self.runtime = self._make_runtime_manager()
+        self.runtime = making.runtime_manager(parts, self.recorder, self.cgroups)
         self.monitor = RuntimeMonitor(self.runtime, self._node_changed)
         self.statuses = ApiStatusManager(
             api,
@@ -110,10 +93,10 @@ class Agent:
             traces=self.traces,
             rng=parts.rng,
         )
-        self.node = self._make_node_manager(api)
-        self.mirrors = self._make_mirrors(api)
-        self.own_node = self._make_own_node(api)
-        self.volumes = self._make_volumes()
+        self.node = making.node_manager(parts, self.recorder, self._node_health)
+        self.mirrors = making.mirrors(parts, self.pods, self.node)
+        self.own_node = making.own_node(parts, self.recorder, self.node)
+        self.volumes = making.volumes(parts, self.recorder, self._volumes_changed)
         self.directories = PodDirectories(
             parts.root_dir / "pods", self.volumes.release_orphan, self._directories_swept
         )
@@ -135,12 +118,26 @@ class Agent:
             on_change=self._runtime_changed,
             rng=parts.rng,
         )
-        self._sources = self._make_sources(api)
+        self._sources = making.sources(parts, lambda: self.loop, self.own_node)
         self.loop = self._make_loop()
-        self.upkeep = self._make_upkeep()
-        self.explain = self._make_explain()
+        self.upkeep = making.upkeep(
+            parts,
+            self.runtime,
+            self.recorder,
+            all_sources_ready=lambda: self.loop.all_sources_ready,
+            removable=self._content_removable,
+            told=self.statuses.is_told,
+        )
         self.shutdown = self._make_shutdown()
-        self._started_at = asyncio.get_running_loop().time()
+        self.health = AgentHealth(
+            self.monitor,
+            self.pleg,
+            self.cache,
+            self.loop,
+            self.shutdown,
+            sync_frequency=parts.requeue.sync_frequency,
+        )
+        self.explain = self._make_explain()
         if parts.on_connection is not None:
             parts.on_connection(self.monitor.connection_changed)
 
@@ -159,50 +156,6 @@ class Agent:
             has_volumes=self._has_volumes,
         )
 
-    def _make_runtime_manager(self) -> KubeRuntimeManager:
-        parts = self.parts
-        seams = parts.seams
-        if self.cgroups is not None:
-            seams = replace(seams, cgroup_parent=self.cgroups.parent)
-        if (namespaces := parts.user_namespaces) is not None:
-            seams = replace(
-                seams,
-                user_namespace=namespaces.of,
-                runtime_handler=namespaces.checked(seams.runtime_handler),
-            )
-        images = ImageManager(
-            parts.images,
-            self.recorder,
-            parts.clock,
-            self.metrics.images,
-            settings=parts.pulls,
-            node_credentials=parts.node_credentials,
-        )
-        return KubeRuntimeManager(
-            parts.runtime,
-            images,
-            self.recorder,
-            parts.clock,
-            self.metrics.starts,
-            root_dir=str(parts.root_dir),
-            settings=parts.runtime_settings,
-            seams=self._with_hooks(seams),
-            runtime_name=parts.runtime_info.name,
-            max_crash_loop_delay=parts.max_crash_loop_delay_s,
-            concurrent_starts=parts.concurrent_starts,
-            gc_policy=parts.container_gc,
-        )
-
-    def _with_hooks(self, seams: Seams) -> Seams:
-        """The seams with the hooks that run, unless there are some already."""
-        if not isinstance(seams.hooks, NoHooks):
-            return seams
-        parts = self.parts
-        hooks = LifecycleHookRunner(
-            parts.runtime, self.recorder, self.metrics.hooks, parts.node_ips
-        )
-        return replace(seams, hooks=hooks)
-
     def _make_probes(self) -> KubeProbeManager:
         parts = self.parts
         return KubeProbeManager(
@@ -212,46 +165,6 @@ class Agent:
             on_result=self._probe_settled,
             metrics=self.metrics.probes,
             agent_started_at=parts.clock.now(),
-            rng=parts.rng,
-        )
-
-    def _make_node_manager(self, api: KubeApi | None) -> NodeManager | None:
-        parts = self.parts
-        if api is None:
-            return None
-        return NodeManager(
-            parts.heartbeat_api or api,
-            parts.clock,
-            parts.node,
-            parts.facts,
-            node_ips=parts.node_ips,
-            recorder=self.recorder,
-            health=self.node_health,
-            runtime_info=lambda: parts.runtime_info,
-            list_images=self._image_summaries,
-            rng=parts.rng,
-        )
-
-    def _make_own_node(self, api: KubeApi | None) -> OwnNode:
-        parts, manager = self.parts, self.node
-        status = node_status(
-            parts.facts,
-            parts.node,
-            parts.runtime_info,
-            node_ips=parts.node_ips,
-            hostname=parts.facts.hostname,
-            images=(),
-            health=NodeHealth(),
-            old={},
-            now=parts.clock.now(),
-        )
-        facts = parts.facts
-        return OwnNode(
-            parts.node.name,
-            api,
-            self.recorder,
-            initial=new_node(parts.node, facts.hostname, facts.architecture, status),
-            written=lambda: manager.node if manager is not None else None,
             rng=parts.rng,
         )
 
@@ -265,24 +178,6 @@ class Agent:
             newest_node=self.own_node.newest,
             kill=self.workers.kill_pod,
         )
-
-    def _make_mirrors(self, api: KubeApi | None) -> ApiMirrorKeeper | None:
-        node = self.node
-        if api is None or node is None:
-            return None
-        return ApiMirrorKeeper(
-            api,
-            self.parts.node.name,
-            lambda: node.uid or None,
-            wanted=lambda pod: self.pods.current(pod.uid) is not None,
-            rng=self.parts.rng,
-        )
-
-    def _make_volumes(self) -> VolumeManager:
-        make = self.parts.volumes
-        if make is None:
-            return UnsupportedVolumes()
-        return make(self.recorder, self._volumes_changed)
 
     def _make_workers(self, api: KubeApi | None) -> AsyncPodWorkers:
         parts = self.parts
@@ -320,28 +215,6 @@ class Agent:
             on_finished=self._pod_finished,
         )
 
-    def _make_sources(
-        self, api: KubeApi | None
-    ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        parts, static = self.parts, self.parts.static_pods
-        name = parts.node.name
-        sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        if api is not None:
-            sources[SOURCE_API] = lambda: self._follow_pods(api)
-        if static.path:
-            sources[SOURCE_FILE] = lambda: FileSource(
-                Path(static.path), name, self.loop, check_frequency=static.file_check_s
-            ).run()
-        if static.url:
-            sources[SOURCE_HTTP] = lambda: HttpSource(
-                static.url,
-                name,
-                self.loop,
-                headers=static.url_headers,
-                check_frequency=static.http_check_s,
-            ).run()
-        return sources
-
     def _make_loop(self) -> SyncLoop:
         delete_mirror = self.mirrors.delete if self.mirrors is not None else lambda mirror: None
         return SyncLoop(
@@ -363,7 +236,7 @@ class Agent:
             recorder=self.recorder,
             clock=self.parts.clock,
             admit=self._make_gate(),
-            runtime_error=self.runtime_error,
+            runtime_error=self._runtime_error,
             on_api_object=self.statuses.reconcile,
         )
 
@@ -372,27 +245,6 @@ class Agent:
             self.runtime, self.cache, self._content_removable, self.statuses.is_told
         )
         return self.dead
-
-    def _make_upkeep(self) -> Upkeep:
-        parts = self.parts
-        images = ImageGarbageCollector(
-            parts.images,
-            parts.runtime,
-            self.recorder,
-            parts.clock,
-            self.metrics.images,
-            node_name=parts.node.name,
-            policy=parts.image_gc,
-        )
-        return Upkeep(
-            self.runtime,
-            images,
-            self.recorder,
-            node_name=parts.node.name,
-            all_sources_ready=lambda: self.loop.all_sources_ready,
-            removable=self._content_removable,
-            told=self.statuses.is_told,
-        )
 
     def _make_shutdown(self) -> ShutdownManager:
         return ShutdownManager(
@@ -418,7 +270,7 @@ class Agent:
             self.services.reasons,
             self.services.probes,
             self.parts.clock,
-            self.runtime_error,
+            self.health.runtime_error,
             self.monitor.network_error,
             self.loop.awaits_admission,
         )
@@ -483,11 +335,6 @@ class Agent:
         except TimeoutError:
             log.info("stopped with calls under way")
 
-    async def _follow_pods(self, api: KubeApi) -> None:
-        # the pods that run are admitted anew: not before the node's labels and taints are known
-        await self.own_node.known(within=NODE_KNOWN_S)
-        await ApiSource(api, self.parts.node.name, self.loop, rng=self.parts.rng).run()
-
     async def _keep_lease(self, api: KubeApi, node: NodeManager) -> None:
         await node.registered.wait()
         keeper = LeaseKeeper(
@@ -506,31 +353,11 @@ class Agent:
 
     # -- what the rooms tell and ask ---------------------------------------------------------
 
-    def runtime_error(self) -> str:
-        """Why pods can't be synced now; empty when they can."""
-        error = self.monitor.runtime_error()
-        if not error and (pleg := self.pleg.health_error()):
-            error = f"PLEG is not healthy: {pleg}"
-        return error
+    def _node_health(self) -> NodeHealth:
+        return self.health.node_health()
 
-    def node_health(self) -> NodeHealth:
-        """What the node's Ready condition is made from."""
-        pleg = self.pleg.health_error() if self.cache.populated else ""
-        return NodeHealth(
-            runtime_error=self.monitor.runtime_error(),
-            network_error=self.monitor.network_error(),
-            pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
-            shutting_down=self.shutdown.shutting_down,
-        )
-
-    def sync_loop_error(self) -> str:
-        """Why the sync loop is not well: no housekeeping pass for long; empty when it is."""
-        last = self.loop.last_pass_at
-        now = asyncio.get_running_loop().time()
-        limit = max(300.0, 2 * self.parts.requeue.sync_frequency)
-        if now - (last or self._started_at) > limit:
-            return f"no housekeeping pass for {now - (last or self._started_at):.0f} s"
-        return ""
+    def _runtime_error(self) -> str:
+        return self.health.runtime_error()
 
     def render_metrics(self) -> bytes:
         """A scrape; counts what is in the runtime first."""
@@ -617,17 +444,3 @@ class Agent:
     def _container_terminated(self, field: str, exit_code: int, reason: str) -> None:
         kind = CONTAINER_TYPES[field]
         self.metrics.starts.terminated_containers.labels(kind, str(exit_code), reason).inc()
-
-    async def _image_summaries(self) -> Sequence[ImageSummary]:
-        try:
-            images = await self.parts.images.list_images()
-        except CRIError as error:
-            log.debug("images not listed", extra={"why": str(error)})
-            return ()
-        return [
-            ImageSummary([*image.repo_digests, *image.repo_tags], image.size) for image in images
-        ]
-
-    def pods_desired(self) -> list[Pod]:
-        """The pods this node is asked to run."""
-        return list(self.pods.pods())

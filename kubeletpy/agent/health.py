@@ -1,0 +1,61 @@
+"""How the agent is, added up from its rooms: what holds pods back, what the node's Ready says."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.shutdown.manager import ShutdownManager
+from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.pleg import Pleg
+
+PASS_OVERDUE_S = 300.0
+"""Without a housekeeping pass for this long (or two sync periods) the sync loop is not well."""
+
+
+class AgentHealth:
+    """Asks the rooms; make it inside a running event loop."""
+
+    def __init__(
+        self,
+        monitor: RuntimeMonitor,
+        pleg: Pleg,
+        cache: PodStatusCache,
+        loop: SyncLoop,
+        shutdown: ShutdownManager,
+        *,
+        sync_frequency: float,
+    ) -> None:
+        """``sync_frequency`` in seconds."""
+        self._monitor = monitor
+        self._pleg = pleg
+        self._cache = cache
+        self._loop = loop
+        self._shutdown = shutdown
+        self._overdue = max(PASS_OVERDUE_S, 2 * sync_frequency)
+        self._started_at = asyncio.get_running_loop().time()
+
+    def runtime_error(self) -> str:
+        """Why pods can't be synced now; empty when they can."""
+        error = self._monitor.runtime_error()
+        if not error and (pleg := self._pleg.health_error()):
+            error = f"PLEG is not healthy: {pleg}"
+        return error
+
+    def node_health(self) -> NodeHealth:
+        """What the node's Ready condition is made from."""
+        pleg = self._pleg.health_error() if self._cache.populated else ""
+        return NodeHealth(
+            runtime_error=self._monitor.runtime_error(),
+            network_error=self._monitor.network_error(),
+            pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
+            shutting_down=self._shutdown.shutting_down,
+        )
+
+    def sync_loop_error(self) -> str:
+        """Why the sync loop is not well: no housekeeping pass for long; empty when it is."""
+        last = self._loop.last_pass_at or self._started_at
+        silent = asyncio.get_running_loop().time() - last
+        return f"no housekeeping pass for {silent:.0f} s" if silent > self._overdue else ""

@@ -1,0 +1,7 @@
+"""Why an agent can't start."""
+
+from __future__ import annotations
+
+
+class LaunchError(Exception):
+    """The agent can't start here; the message says what to do."""

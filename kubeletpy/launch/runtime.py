@@ -1,0 +1,61 @@
+"""Reaching the runtime at the start, and what it says that it can do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kubeletpy.api import types as api
+from kubeletpy.launch.errors import LaunchError
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
+from kubeletpy.volumes.build import has_image_volumes
+from kubeletpy.volumes.container_mounts import RuntimeFeatures
+
+log = logging.getLogger(__name__)
+
+CONNECT_TRY_S = 10.0
+
+
+async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
+    """Wait until the runtime answers; says once what it waits for."""
+    said = False
+    while True:
+        try:
+            version = await runtime.connect(CONNECT_TRY_S)
+            handlers, groups_policy = await _runtime_features(runtime)
+        except IncompatibleRuntime as error:
+            raise LaunchError(str(error)) from error
+        except CRIError as error:
+            if not said:
+                log.warning("waiting for the container runtime", extra={"why": str(error)})
+            said = True
+            await asyncio.sleep(1)
+            continue
+        return RuntimeInfo(version.runtime_name, version.runtime_version, handlers, groups_policy)
+
+
+async def _runtime_features(runtime: RemoteRuntime) -> tuple[list[api.NodeRuntimeHandler], bool]:
+    status = await runtime.status()
+    handlers: list[api.NodeRuntimeHandler] = []
+    for handler in status.runtime_handlers:
+        entry: api.NodeRuntimeHandler = {
+            "features": {
+                "recursiveReadOnlyMounts": handler.features.recursive_read_only_mounts,
+                "userNamespaces": handler.features.user_namespaces,
+            }
+        }
+        entry["name"] = handler.name
+        handlers.append(entry)
+    return handlers, status.features.supplemental_groups_policy
+
+
+def mount_features(info: RuntimeInfo) -> RuntimeFeatures:
+    """What the runtime says that it can mount."""
+    recursive = {
+        handler.get("name") or ""
+        for handler in info.handlers
+        if (handler.get("features") or {}).get("recursiveReadOnlyMounts")
+    }
+    return RuntimeFeatures(has_image_volumes(info.name, info.version), frozenset(recursive))

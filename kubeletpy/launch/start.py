@@ -1,0 +1,231 @@
+"""Starting an agent: connect to runtime and API, fill in the parts, serve, run until cancelled."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from kubeletpy import serving
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.agent import Agent
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.machine import read_kernel_facts
+from kubeletpy.cgroups.setup import set_up
+from kubeletpy.clock import SystemClock
+from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
+from kubeletpy.images.node_credentials import NodeCredentials, default_paths
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.launch.errors import LaunchError
+from kubeletpy.launch.node import KUBELET_VERSION, find_node_ips, node_options, shutdown_periods
+from kubeletpy.launch.pods import (
+    container_gc_policy,
+    host_dns,
+    image_gc_policy,
+    pull_settings,
+    runtime_settings,
+    static_pods,
+)
+from kubeletpy.launch.runtime import mount_features, wait_for_runtime
+from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.facts import read_machine_facts
+from kubeletpy.node.resources import allocatable, capacity
+from kubeletpy.node.runtime_classes import RuntimeClassHandlers
+from kubeletpy.parts import AgentParts
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinate_ids
+from kubeletpy.server.build import Ports, ServerError
+from kubeletpy.server.health import HealthServer, NotLoopback
+from kubeletpy.volumes.build import PodSurroundings
+
+log = logging.getLogger(__name__)
+
+
+async def run_agent(loaded: LoadedConfig) -> None:
+    """Run a node agent until cancelled.
+
+    Raises:
+        ConfigError: settings that can't work on this machine.
+        LaunchError: the machine or the runtime is not usable.
+        KubeconfigError: the kubeconfig can't be read.
+    """
+    async with AsyncExitStack() as stack:
+        agent = await make_agent(loaded, stack)
+        await agent.run()
+
+
+async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
+    """Connect to everything and build the agent; what must be closed goes on the stack."""
+    settings, flags = loaded.settings, loaded.node
+    metrics = Metrics()
+    metrics.process.set_build(KUBELET_VERSION)
+    root = Path(flags.root_dir)
+    _make_root(root)
+    facts = read_machine_facts(root)
+    runtime = RemoteRuntime(
+        settings.container_runtime_endpoint,
+        image_endpoint=settings.image_endpoint,
+        request_timeout=settings.runtime_request_timeout,
+        metrics=metrics.runtime,
+    )
+    stack.push_async_callback(runtime.close)
+    ports = _bind_ports(settings, flags, stack)
+    client = await _kube_client(settings, flags, metrics, stack)
+    info = await wait_for_runtime(runtime)
+    node_ips = await find_node_ips(flags, facts)
+    options = node_options(settings, flags, facts)
+    if ports is not None:
+        options = replace(options, kubelet_port=ports.port)
+    kernel = read_kernel_facts()
+    try:
+        tree = await set_up(
+            settings,
+            kernel,
+            runtime,
+            capacity=capacity(facts, options),
+            reserved_cpus=options.reserved_cpus,
+        )
+    except CgroupError as error:
+        raise LaunchError(f"cgroups of pods: {error}") from error
+    surroundings = PodSurroundings(
+        root / "pods",
+        client,
+        SystemClock(),
+        Seams(
+            runtime_handler=RuntimeClassHandlers(client).handler,
+            host_dns=lambda: host_dns(settings.resolv_conf),
+        ),
+        features=mount_features(info),
+        cluster_domain=settings.cluster_domain,
+        node_ips=node_ips,
+        allocatable=allocatable(capacity(facts, options), options),
+    )
+    stack.push_async_callback(surroundings.close)
+    parts = AgentParts(
+        runtime=runtime,
+        images=runtime,
+        clock=SystemClock(),
+        root_dir=root,
+        node=options,
+        facts=facts,
+        node_ips=node_ips,
+        runtime_info=info,
+        kube_api=client,
+        heartbeat_api=client and client.limited(qps=0, burst=0, timeout=_heartbeat_s(settings)),
+        events_api=client
+        and client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
+        runtime_settings=runtime_settings(settings, flags, facts, node_ips, kernel),
+        seams=surroundings.seams,
+        volumes=surroundings.volumes,
+        cgroups=tree,
+        user_namespaces=UserNamespaces(
+            root / "pods",
+            supporting={
+                handler.get("name") or ""
+                for handler in info.handlers
+                if (handler.get("features") or {}).get("userNamespaces")
+            },
+            max_pods=settings.max_pods,
+            ids_per_pod=settings.user_namespaces.ids_per_pod,
+            owned=subordinate_ids(),
+        ),
+        admission=NodeState(
+            allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
+            kernel_version=facts.kernel_version,
+            apparmor=kernel.apparmor,
+            pod_level_resources=settings.feature_gates.enabled("PodLevelResources"),
+        ),
+        pulls=pull_settings(settings),
+        node_credentials=NodeCredentials(default_paths(root, Path.home())),
+        image_gc=image_gc_policy(settings),
+        container_gc=container_gc_policy(flags),
+        static_pods=static_pods(settings),
+        requeue=RequeueSettings(sync_frequency=settings.sync_frequency),
+        shutdown_periods=shutdown_periods(settings),
+        max_crash_loop_delay_s=settings.crash_loop_back_off.max_container_restart_period,
+        metrics=metrics,
+        on_connection=runtime.add_listener,
+    )
+    agent = Agent(parts)
+    await _serve_health(settings, agent, stack)
+    serving.rotate_logs(agent, settings, stack)
+    if ports is not None:
+        try:
+            await serving.serve(ports, agent, settings, client, stack)
+        except ServerError as error:
+            raise LaunchError(str(error)) from error
+    await agent.explain.start()
+    stack.push_async_callback(agent.explain.close)
+    return agent
+
+
+def _bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
+    try:
+        ports = serving.bind(settings, flags)
+    except ServerError as error:
+        raise LaunchError(str(error)) from error
+    if ports is not None:
+        stack.callback(ports.close)
+    return ports
+
+
+def _make_root(root: Path) -> None:
+    try:
+        for directory in (root, root / "pods"):
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(
+            f"--root-dir {root} can't be made: {error}; the agent has to run as root"
+        ) from error
+
+
+async def _kube_client(
+    settings: KubeletSettings, flags: NodeFlags, metrics: Metrics, stack: AsyncExitStack
+) -> KubeClient | None:
+    if not flags.kubeconfig:
+        log.warning("no --kubeconfig: only static pods are run, and nothing is reported")
+        return None
+    client = await KubeClient.from_kubeconfig(
+        flags.kubeconfig,
+        qps=settings.kube_api_qps,
+        burst=settings.kube_api_burst,
+        observe=metrics.rest_client.request_done,
+    )
+    stack.push_async_callback(client.close)
+    return client
+
+
+def _heartbeat_s(settings: KubeletSettings) -> float:
+    return min(settings.node_status_update_frequency, settings.node_lease_duration_seconds)
+
+
+async def _serve_health(settings: KubeletSettings, agent: Agent, stack: AsyncExitStack) -> None:
+    if not settings.healthz_port:
+        return
+    try:
+        server = HealthServer(
+            settings.healthz_bind_address,
+            settings.healthz_port,
+            checks={
+                "ping": lambda: "",
+                "runtime": agent.monitor.runtime_error,
+                "syncloop": agent.health.sync_loop_error,
+            },
+            render_metrics=lambda: (agent.render_metrics(), CONTENT_TYPE),
+            render_probe_metrics=lambda: (agent.metrics.render_probes(), CONTENT_TYPE),
+        )
+        await server.start()
+    except NotLoopback as error:
+        problem = Problem("healthzBindAddress", settings.healthz_bind_address, str(error))
+        raise ConfigError([problem]) from error
+    except OSError as error:
+        where = f"{settings.healthz_bind_address}:{settings.healthz_port}"
+        raise LaunchError(
+            f"healthzPort: can't listen on {where}: {error}; is another kubelet running? "
+            "Choose another healthzPort, or 0 for none"
+        ) from error
+    stack.push_async_callback(server.close)
