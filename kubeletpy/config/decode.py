@@ -21,6 +21,7 @@ from kubeletpy.config.fields import API_VERSION, DEFAULT_EVICTION_HARD, FIELDS, 
 from kubeletpy.config.problems import Report
 from kubeletpy.config.rules import is_ip
 from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
+from kubeletpy.config.yaml_depth import TooDeep, check_depth
 
 Document = dict[str, Any]
 
@@ -33,14 +34,15 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def parse(text: str, report: Report) -> Document:
     """Read one YAML or JSON document; reports syntax errors, duplicate keys and a wrong kind."""
     try:
+        check_depth(text, _Loader)
         node = yaml.compose(text, _Loader)
         duplicates = _duplicate_keys(node, "")
         value = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         report.add("(document)", None, f"is not YAML or JSON: {error}", missing=True)
         return {}
-    except RecursionError:
-        report.add("(document)", None, "is nested too deeply", missing=True)
+    except TooDeep as error:
+        report.add("(document)", None, str(error), missing=True)
         return {}
     if not isinstance(value, dict):
         report.add("(document)", None, "must be an object", missing=True)

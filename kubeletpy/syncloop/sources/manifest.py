@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from kubeletpy.api import types as api
+from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.sources.references import forbidden_reference
@@ -25,8 +26,6 @@ MAX_MANIFEST = 10 * 1024 * 1024
 MAX_NODES = 200_000
 """Values in one manifest after its YAML aliases are followed."""
 
-MAX_DEPTH = 100
-"""Lists and objects within each other."""
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -124,10 +123,10 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
 
 def _parse(data: bytes) -> Mapping[str, Any]:
     try:
-        _check_depth(data)
+        check_depth(data, _Loader)
         documents = [d for d in yaml.load_all(data, _Loader) if d is not None]
-    except ManifestError:
-        raise
+    except TooDeep as error:
+        raise ManifestError(str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ManifestError(f"neither YAML nor JSON: {first}") from error
@@ -142,18 +141,6 @@ def _parse(data: bytes) -> Mapping[str, Any]:
     except RecursionError as error:
         raise ManifestError("is nested too deeply") from error
     return plain
-
-
-def _check_depth(data: bytes) -> None:
-    """Refuse what is nested too deeply: the loader would end the whole process over it."""
-    depth = 0
-    for event in yaml.parse(data, _Loader):
-        if isinstance(event, yaml.events.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ManifestError("is nested too deeply")
-        elif isinstance(event, yaml.events.CollectionEndEvent):
-            depth -= 1
 
 
 def _plain(value: Any, budget: list[int]) -> Any:

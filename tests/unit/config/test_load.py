@@ -178,6 +178,7 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("authentication: {webhok: {}}\n", "authentication.webhok is {}: no such field; did you"),
         ("authentication: yes\n", "authentication is true: must be an object"),
         ("maxPods: 1\nmaxPods: 2\n", "maxPods: is given twice"),
+        ("maxPods: " + "[" * 100_000, "is nested too deeply"),
         ("runOnce: true\n", "runOnce is true: must be false"),
         ("podLogsDir: logs\n", "must be an absolute path"),
         ("podLogsDir: /var//log\n", "must be an absolute path"),
