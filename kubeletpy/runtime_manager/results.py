@@ -58,6 +58,18 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeOutcome:
+    """What came of bringing the resources in effect in line with those the pod is to have."""
+
+    in_progress: bool
+    """Something of the pod still runs with other resources than it is to have."""
+    error: str = ""
+    """Why it does; empty when nothing went wrong."""
+    done: tuple[str, ...] = ()
+    """Containers whose limits were changed in place."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodSyncResult:
     """All that one runtime sync (or kill) did."""
 
@@ -73,6 +85,8 @@ class PodSyncResult:
     """Container name -> why its start failed or was held back in this sync."""
     ended: bool = False
     """The pod was stopped for good: nothing of it is to run any more, also what has never run."""
+    resize: ResizeOutcome | None = None
+    """None: all that runs had the resources it is to have."""
 
     @property
     def acted(self) -> bool:

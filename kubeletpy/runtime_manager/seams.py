@@ -17,6 +17,12 @@ from kubeletpy.runtime_manager.dns import ResolverConfig
 from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
 from kubeletpy.runtime_manager.namespaces import UserNamespaceRange
+from kubeletpy.runtime_manager.pod_limits import (
+    ActuatedInMemory,
+    ActuatedResources,
+    NoPodCgroupLimits,
+    PodCgroupLimits,
+)
 from kubeletpy.runtime_manager.protocol import Mount
 
 
@@ -77,3 +83,6 @@ class Seams:
     host_dns: Callable[[], ResolverConfig | None] = ResolverConfig
     """The host's resolver configuration; None when the agent is to use none."""
     hooks: LifecycleHooks = field(default_factory=NoHooks)
+    actuated: ActuatedResources = field(default_factory=ActuatedInMemory)
+    """Which resources containers and pods were last given."""
+    pod_limits: PodCgroupLimits = field(default_factory=NoPodCgroupLimits)
