@@ -95,6 +95,11 @@ class SyncLoop:
         merged = self._merge.apply_event(source, event_type, obj, self._clock.now())
         self._dispatch(source, merged)
 
+    def unreadable(self, source: str, uid: str, problem: str) -> None:
+        """What a source has of a pod now can't be read: the pod goes on as it was."""
+        if (pod := self._merge.pods(source).get(uid)) is not None:
+            self._say_invalid(pod, f"Error validating pod {pod.description} from {problem}")
+
     def runtime_changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
         """The PLEG saw something happen to a pod; the cache has its new status."""
         for event in events:
@@ -173,9 +178,8 @@ class SyncLoop:
     def _dispatch(self, source: str, merged: Merged) -> None:
         for problem in merged.malformed:
             log.error("pod left out", extra={"problem": problem})
-        for duplicate in merged.duplicates:
-            reference = pod_reference(duplicate.pod)
-            self._recorder.event(reference, WARNING, "FailedValidation", duplicate.message)
+        for refused in merged.refused:
+            self._say_invalid(refused.pod, refused.message)
         if self._merge.seen(source):
             self._seen.add(source)
         handlers = {
@@ -189,6 +193,10 @@ class SyncLoop:
             handlers[operation.op](operation.pods)
         if self._soon_needed(merged):
             self._soon.set()
+
+    def _say_invalid(self, pod: Pod, message: str) -> None:
+        log.error("pod not taken as it came", extra={"pod": pod.key, "problem": message})
+        self._recorder.event(pod_reference(pod), WARNING, "FailedValidation", message)
 
     def _soon_needed(self, merged: Merged) -> bool:
         """The first full picture, or a pod that left: something may have to be ended."""

@@ -3,13 +3,16 @@
 Pure: the time comes in as an argument, nothing is sent or logged. Objects are never changed in
 place; a pod that goes out carries the annotations config.source and config.seen. A single watch
 event (``apply_event``) has the same effect as a full set with that one change (``set_pods``).
+
+What arrives may be no pod. One that is known goes on as it was, as it does under an agent whose
+client can't decode the object; only its deletion is taken over. It must never count as removed: a
+slip of somebody's pen would end what runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_micro_time
@@ -21,7 +24,7 @@ from kubeletpy.pods.pod import (
     Pod,
 )
 from kubeletpy.pods.shape import pod_problem
-from kubeletpy.syncloop.operations import Duplicate, Merged, Op, Operation
+from kubeletpy.syncloop.operations import Merged, Op, Operation, Refused
 
 _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
@@ -37,6 +40,8 @@ class _Source:
     """full name -> uids delivered under it, in order of arrival."""
     merged: dict[str, Pod] = field(default_factory=dict)
     """uid -> annotated pod."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """uid -> what is wrong with the newest object of a pod that goes on as it was."""
     seen: bool = False
 
 
@@ -63,43 +68,53 @@ class Merge:
     def set_pods(self, source: str, objects: Iterable[api.Pod], now: float) -> Merged:
         """Take the full set of a source. ``now`` in Unix seconds."""
         state = self._sources.setdefault(source, _Source())
+        changes = _Changes(source)
         malformed: list[str] = []
-        delivered: dict[str, Pod] = {}
-        names: dict[str, list[str]] = {}
+        pods: list[Pod] = []
         for obj in objects:
             try:
-                pod = _checked(obj)
+                pods.append(self._readable(state, changes, obj))
             except MalformedPod as error:
                 malformed.append(_malformed(source, obj, error))
-                continue
+        self._take(state, changes, pods, now)
+        first, state.seen = not state.seen, True
+        return changes.merged(first=first, malformed=malformed)
+
+    def _take(self, state: _Source, changes: _Changes, pods: Iterable[Pod], now: float) -> None:
+        delivered: dict[str, Pod] = {}
+        names: dict[str, list[str]] = {}
+        for pod in pods:
             if pod.uid not in delivered:
                 names.setdefault(pod.full_name, []).append(pod.uid)
             delivered[pod.uid] = pod
         hidden_before = _hidden(state.names)
         state.delivered, state.names = delivered, names
-        changes = _Changes(source)
+        state.unreadable = {u: why for u, why in state.unreadable.items() if u in delivered}
         for uid in [uid for uid in state.merged if uid not in _visible(names)]:
             changes.add(Op.REMOVE, state.merged.pop(uid))
         for uids in names.values():
             self._merge_one(state, changes, uids[0], now)
         for uid in sorted(_hidden(names) - hidden_before):
             changes.duplicate(delivered[uid])
-        first, state.seen = not state.seen, True
-        return changes.merged(first=first, malformed=malformed)
 
     def apply_event(self, source: str, event_type: str, obj: api.Pod, now: float) -> Merged:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _Source())
+        changes = _Changes(source)
         try:
-            pod = _checked(obj)
+            gone = state.delivered.get(_uid(obj)) if event_type == "DELETED" else None
+            pod = gone or self._readable(state, changes, obj)
         except MalformedPod as error:
-            return self._malformed_event(state, source, obj, _malformed(source, obj, error), now)
+            return Merged(malformed=(_malformed(source, obj, error),))
         known = state.delivered.get(pod.uid)
         alone = state.names.get(pod.full_name, [pod.uid]) == [pod.uid]
         if not alone or (known is not None and known.full_name != pod.full_name):
-            return self._apply_slowly(state, source, event_type, pod, now)
-        changes = _Changes(source)
-        if event_type == "DELETED":
+            pods = {uid: one for uid, one in state.delivered.items() if uid != pod.uid}
+            if event_type != "DELETED":
+                pods = {**state.delivered, pod.uid: pod}
+            self._take(state, changes, pods.values(), now)
+        elif event_type == "DELETED":
+            state.unreadable.pop(pod.uid, None)
             state.delivered.pop(pod.uid, None)
             state.names.pop(pod.full_name, None)
             if pod.uid in state.merged:
@@ -110,33 +125,24 @@ class Merge:
             self._merge_one(state, changes, pod.uid, now)
         return changes.merged(first=False)
 
-    def _apply_slowly(
-        self, state: _Source, source: str, event_type: str, pod: Pod, now: float
-    ) -> Merged:
-        delivered = dict(state.delivered)
-        if event_type == "DELETED":
-            delivered.pop(pod.uid, None)
-        else:
-            delivered[pod.uid] = pod
-        return self._whole(state, source, delivered, now)
+    def _readable(self, state: _Source, changes: _Changes, obj: api.Pod) -> Pod:
+        """The pod that an object stands for: what was known of it, when it can't be read itself.
 
-    def _malformed_event(
-        self, state: _Source, source: str, obj: Any, problem: str, now: float
-    ) -> Merged:
-        """A pod that has become malformed is as good as gone: a full set would leave it out."""
-        metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
-        uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
-        delivered = {key: pod for key, pod in state.delivered.items() if key != uid}
-        merged = self._whole(state, source, delivered, now)
-        return Merged(merged.operations, merged.duplicates, (problem, *merged.malformed))
-
-    def _whole(
-        self, state: _Source, source: str, delivered: Mapping[str, Pod], now: float
-    ) -> Merged:
-        seen, state.seen = state.seen, True
-        merged = self.set_pods(source, [pod.object for pod in delivered.values()], now)
-        state.seen = seen
-        return merged
+        Raises MalformedPod for one that is not known.
+        """
+        try:
+            pod = _checked(obj)
+        except MalformedPod as error:
+            uid = _uid(obj)
+            known = state.delivered.get(uid)
+            if known is None:
+                raise
+            if state.unreadable.get(uid) != str(error):
+                state.unreadable[uid] = str(error)
+                changes.unreadable(known, str(error))
+            return _with_deletion(known, obj)
+        state.unreadable.pop(pod.uid, None)
+        return pod
 
     def _merge_one(self, state: _Source, changes: _Changes, uid: str, now: float) -> None:
         pod, existing = state.delivered[uid], state.merged.get(uid)
@@ -173,19 +179,20 @@ class _Changes:
     def __init__(self, source: str) -> None:
         self.source = source
         self._pods: dict[Op, list[Pod]] = {}
-        self._duplicates: list[Duplicate] = []
+        self._refused: list[Refused] = []
 
     def add(self, op: Op, pod: Pod) -> None:
         self._pods.setdefault(op, []).append(pod)
 
     def duplicate(self, pod: Pod) -> None:
-        self._duplicates.append(
-            Duplicate(
-                pod,
-                f"Error validating pod {pod.description} from {self.source} due to duplicate "
-                f'pod name "{pod.name}", ignoring',
-            )
-        )
+        self._refuse(pod, f' due to duplicate pod name "{pod.name}", ignoring')
+
+    def unreadable(self, pod: Pod, problem: str) -> None:
+        self._refuse(pod, f": {problem}; the pod goes on as it was")
+
+    def _refuse(self, pod: Pod, why: str) -> None:
+        message = f"Error validating pod {pod.description} from {self.source}{why}"
+        self._refused.append(Refused(pod, message))
 
     def merged(self, *, first: bool, malformed: Iterable[str] = ()) -> Merged:
         operations = [
@@ -195,7 +202,7 @@ class _Changes:
             operations.append(Operation(Op.ADD, self.source))
         if Op.RECONCILE in self._pods:
             operations.append(Operation(Op.RECONCILE, self.source, tuple(self._pods[Op.RECONCILE])))
-        return Merged(tuple(operations), tuple(self._duplicates), tuple(malformed))
+        return Merged(tuple(operations), tuple(self._refused), tuple(malformed))
 
 
 def _seen(now: float) -> str:
@@ -230,6 +237,24 @@ def _checked(obj: api.Pod) -> Pod:
     if problem := pod_problem(obj):
         raise MalformedPod(problem)
     return Pod(obj)
+
+
+def _uid(obj: object) -> str:
+    metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
+    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def _with_deletion(known: Pod, obj: api.Pod) -> Pod:
+    """A known pod with what an object that can't be read says of its deletion, if that can be."""
+    fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
+    metadata: Mapping[str, object] = obj["metadata"]
+    new = {field: metadata[field] for field in fields if field in metadata}
+    going = {**known.object, "metadata": {**known.metadata, **new}}
+    try:
+        return _checked(going)  # type: ignore[arg-type]
+    except MalformedPod:
+        return known
 
 
 def _malformed(source: str, obj: object, error: MalformedPod) -> str:

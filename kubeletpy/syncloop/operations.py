@@ -30,8 +30,9 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicate:
-    """A pod left out because another of its source has its full name."""
+class Refused:
+    """A pod left out because another of its source has its full name, or a change of one that
+    can't be read: the pod goes on as it was."""
 
     pod: Pod
     message: str
@@ -42,6 +43,7 @@ class Merged:
     """What one delivery of a source comes to; operations in the order to handle them."""
 
     operations: tuple[Operation, ...] = ()
-    duplicates: tuple[Duplicate, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    """What the pods' events are to say."""
     malformed: tuple[str, ...] = ()
     """What is wrong with objects that are no pods; they are left out."""

@@ -26,6 +26,10 @@ class Deliveries(Protocol):
         """Take one change of a source."""
         ...
 
+    def unreadable(self, source: str, uid: str, problem: str) -> None:
+        """Tell of a delivered pod that goes on as it was, and why its new text is not taken."""
+        ...
+
 
 class ApiSource:
     """Follows ``spec.nodeName={node}``."""

@@ -1,7 +1,8 @@
 """The source *file*: static pods from a manifest directory, or from one manifest file.
 
 The kernel tells when something changes; a rescan now and then makes certain. A bad file is logged
-once and left out: the others stay. It must never follow what lies below a sub directory.
+once and left out: the others stay, and so does the pod of a file that was good before, until the
+file is good again or gone. It must never follow what lies below a sub directory.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class FileSource:
         self._watch = DirectoryWatch(path, self._changed.set)
         self._logged: dict[str, str] = {}
         self._last: list[api.Pod] | None = None
+        self._good: dict[str, list[api.Pod]] = {}
+        """What each file held when it could last be read."""
         self._signature: Signature | None = None
 
     async def run(self) -> None:
@@ -70,21 +73,28 @@ class FileSource:
             signature = await asyncio.to_thread(look, self._path)
             if signature == self._signature:
                 return
-            pods, problems = await asyncio.to_thread(read_manifests, self._path, self._node_name)
+            found, problems = await asyncio.to_thread(read_manifests, self._path, self._node_name)
             self._signature = signature
         except OSError as error:
             # what is there can not be known: the pods that run stay
             self._log({str(self._path): str(error)})
             return
+        known = {file: self._good[file] for file in problems if file in self._good}
+        self._good = dict(sorted({**found, **known}.items()))
         self._log(problems)
+        pods = [pod for each in self._good.values() for pod in each]
         if pods != self._last:
             self._last = pods
             self._deliveries.deliver(SOURCE_FILE, pods)
 
     def _log(self, problems: dict[str, str]) -> None:
         for file, problem in problems.items():
-            if self._logged.get(file) != problem:
-                log.error("static pod manifest left out", extra={"file": file, "problem": problem})
+            if self._logged.get(file) == problem:
+                continue
+            log.error("static pod manifest left out", extra={"file": file, "problem": problem})
+            for pod in self._good.get(file, ()):
+                text = f"{file}: {problem}; the pod goes on as it was"
+                self._deliveries.unreadable(SOURCE_FILE, pod["metadata"]["uid"], text)
         self._logged = problems
 
 
@@ -108,21 +118,22 @@ def look(path: Path) -> Signature:
     return tuple(seen)
 
 
-def read_manifests(path: Path, node_name: str) -> tuple[list[api.Pod], dict[str, str]]:
-    """Read all manifests below a path: the pods, and what is wrong by file.
+def read_manifests(path: Path, node_name: str) -> tuple[dict[str, list[api.Pod]], dict[str, str]]:
+    """Read all manifests below a path: the pods by file, and what is wrong by file.
 
     A path that is not there has no pods. Raises OSError when the path can not be read.
     """
     try:
         files = _files(path)
     except FileNotFoundError:
-        return [], {}
-    pods: list[api.Pod] = []
+        return {}, {}
+    pods: dict[str, list[api.Pod]] = {}
     problems: dict[str, str] = {}
     for file in files:
         try:
             if file.is_file():
-                pods += decode_manifest(_read(file), Origin(node_name, str(file), is_file=True))
+                origin = Origin(node_name, str(file), is_file=True)
+                pods[str(file)] = decode_manifest(_read(file), origin)
         except FileNotFoundError:
             continue
         except (OSError, ManifestError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,11 +85,11 @@ def test_the_same_full_name_twice():
     both = [pod_object("web", "one"), pod_object("web", "two")]
     merged = merge.set_pods("file", both, NOW)
     assert ops(merged) == [(Op.ADD, ["one"])]
-    assert [d.pod.uid for d in merged.duplicates] == ["two"]
-    assert merged.duplicates[0].message == (
+    assert [d.pod.uid for d in merged.refused] == ["two"]
+    assert merged.refused[0].message == (
         'Error validating pod web_default(two) from file due to duplicate pod name "web", ignoring'
     )
-    assert merge.set_pods("file", both, NOW).duplicates == ()
+    assert merge.set_pods("file", both, NOW).refused == ()
     assert ops(merge.set_pods("file", both[1:], NOW)) == [(Op.REMOVE, ["one"]), (Op.ADD, ["two"])]
 
 
@@ -108,14 +109,49 @@ def test_a_malformed_object_spoils_nothing():
     assert "y/x" in merged.malformed[2]
 
 
-def test_a_pod_that_becomes_malformed_is_gone():
+def broken(deleting: Any = None) -> dict[str, Any]:
+    bad = pod_object("web", deleting=deleting)
+    bad["spec"] = {"containers": []}
+    return bad
+
+
+def by_event(merge: Merge, obj: Any) -> Merged:
+    return merge.apply_event("api", "MODIFIED", obj, NOW)
+
+
+def by_set(merge: Merge, obj: Any) -> Merged:
+    return merge.set_pods("api", [obj], NOW)
+
+
+@pytest.mark.parametrize("deliver", [by_event, by_set])
+def test_a_pod_that_becomes_malformed_goes_on_as_it_was_and_says_so_once(deliver: Any) -> None:
+    merge = Merge()
+    web = pod_object("web")
+    merge.set_pods("api", [web], NOW)
+    merged = deliver(merge, broken())
+    assert ops(merged) == []
+    assert merge.pods("api")["uid-web"].spec == web["spec"]
+    (told,) = merged.refused
+    assert told.pod.uid == "uid-web"
+    assert told.message.startswith("Error validating pod web_default(uid-web) from api: ")
+    assert told.message.endswith("; the pod goes on as it was")
+    assert deliver(merge, broken()) == Merged()
+    # taken as soon as it can be read again, and told anew the next time
+    assert ops(deliver(merge, pod_object("web", labels={"a": "b"}))) == [(Op.UPDATE, ["uid-web"])]
+    assert deliver(merge, broken()).refused
+
+
+@pytest.mark.parametrize("deliver", [by_event, by_set])
+def test_the_deletion_of_a_pod_that_became_malformed_is_taken_over(deliver: Any) -> None:
     merge = Merge()
     merge.set_pods("api", [pod_object("web")], NOW)
-    bad = pod_object("web")
-    bad["spec"] = {"containers": []}
-    merged = merge.apply_event("api", "MODIFIED", bad, NOW)
-    assert ops(merged) == [(Op.REMOVE, ["uid-web"])]
-    assert merged.malformed
+    deliver(merge, broken())
+    assert ops(deliver(merge, broken(deleting=5))) == [(Op.DELETE, ["uid-web"])]
+    assert merge.pods("api")["uid-web"].deletion_grace_period == 5
+    nonsense = broken(deleting=5)
+    nonsense["metadata"]["deletionTimestamp"] = "soon"
+    assert ops(deliver(merge, nonsense)) == []
+    assert ops(merge.apply_event("api", "DELETED", broken(), NOW)) == [(Op.REMOVE, ["uid-web"])]
 
 
 objects = st.builds(
@@ -147,13 +183,11 @@ def test_events_and_full_sets_have_the_same_effect(sequence):
         uid = obj["metadata"]["uid"]
         if kind == "DELETED":
             everything.pop(uid, None)
-        elif "spec" not in obj:
-            # a full set would hold the malformed object too: it is left out of both
-            everything.pop(uid, None)
-        else:
+        elif "spec" in obj or uid in everything:
+            # one that was never readable would only change the order of the set
             everything[uid] = obj
         one = by_event.apply_event("api", kind, obj, NOW)
         whole = by_set.set_pods("api", list(everything.values()), NOW)
         assert one.operations == whole.operations
-        assert one.duplicates == whole.duplicates
+        assert one.refused == whole.refused
         assert by_event.pods("api") == by_set.pods("api")

@@ -19,6 +19,11 @@ class Deliveries:
     def __init__(self) -> None:
         self.sets: list[list[str]] = []
         self.arrived = asyncio.Event()
+        self.told: list[tuple[str, str]] = []
+
+    def unreadable(self, source, uid, problem):
+        self.told.append((uid, problem))
+        self.arrived.set()
 
     def deliver(self, source, objects):
         self.sets.append([pod["metadata"]["name"] for pod in objects])
@@ -45,7 +50,7 @@ def test_reading_a_directory(tmp_path):
     assert len(pods) == 3
     assert list(problems) == [str(tmp_path / "bad.yaml")]
     assert len(read_manifests(tmp_path / "b.yaml", "n")[0]) == 1
-    assert read_manifests(tmp_path / "nowhere", "n") == ([], {})
+    assert read_manifests(tmp_path / "nowhere", "n") == ({}, {})
 
 
 async def test_changes_are_seen_at_once(tmp_path):
@@ -57,6 +62,25 @@ async def test_changes_are_seen_at_once(tmp_path):
     assert await deliveries.next() == ["web-n"]
     (tmp_path / "web.yaml").unlink()
     assert await deliveries.next() == []
+    task.cancel()
+
+
+async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_gone(tmp_path):
+    deliveries = Deliveries()
+    file = tmp_path / "web.yaml"
+    file.write_text(WEB)
+    task = asyncio.create_task(FileSource(tmp_path, "n", deliveries, check_frequency=1000).run())
+    assert await deliveries.next() == ["web-n"]
+    file.write_text("kind: [")
+    await deliveries.next()
+    ((_uid, problem),) = deliveries.told
+    assert problem.startswith(f"{file}: neither YAML nor JSON")
+    assert problem.endswith("; the pod goes on as it was")
+    assert deliveries.sets == [["web-n"]]
+    (tmp_path / "other.yaml").write_text(WEB.replace("name: web", "name: other"))
+    assert await deliveries.next() == ["other-n", "web-n"]
+    file.unlink()
+    assert await deliveries.next() == ["other-n"]
     task.cancel()
 
 
