@@ -50,18 +50,19 @@ def manifest(name: str, node: str) -> JSON:
 
 def sandbox_config(pod: Pod, directory: Path) -> cri.PodSandboxConfig:
     """For RunPodSandbox; logs go below ``directory``."""
-    return build_pod_sandbox_config(pod, 0, _settings(directory), ResolverConfig())
+    return build_pod_sandbox_config(pod, 0, settings(directory), ResolverConfig())
 
 
 def container_config(pod: Pod, directory: Path) -> cri.ContainerConfig:
     """For CreateContainer."""
     inputs = ContainerInputs(restart_count=0, image_ref=BUSYBOX)
     return build_container_config(
-        pod, pod.containers[0], ContainerKind.REGULAR, _settings(directory), inputs
+        pod, pod.containers[0], ContainerKind.REGULAR, settings(directory), inputs
     )
 
 
-def _settings(directory: Path) -> RuntimeSettings:
+def settings(directory: Path) -> RuntimeSettings:
+    """The builders' settings: logs go below ``directory``."""
     return RuntimeSettings(
         pod_logs_dir=str(directory / "logs"), container_logs_dir=str(directory / "links")
     )

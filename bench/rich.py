@@ -1,0 +1,215 @@
+"""``python -m bench.rich``: a pod with everything, from create to Ready and from delete to gone.
+
+Two init containers, a sidecar, three containers with an exec readiness probe each second, five
+volumes; beside the floor of its own raw CRI calls by turns in the same run. The floor runs the init
+containers one after the other, then the sidecar, then the three side by side, each followed by one
+successful ExecSync; it ends them the same way back. Its volumes are plain directories.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.containers import main_processes
+from bench.floor import GRACE
+from bench.floor import NODE as RAW_NODE
+from bench.manifests import NAMESPACE, as_pod, sandbox_config, status_patch
+from bench.results import quantile
+from bench.rich_pod import INIT, MAIN, PROBE, SIDECAR, container_config, manifest, shared_objects
+from bench.stand import NODE, Stand, make_stand
+from bench.watching import GONE, READY
+from kubeletpy.cli import agent_socket
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.remote.generated import api_pb2 as cri
+
+AIM_S = 1.25
+"""Half of what the Go kubelet needs, for either."""
+EXIT_LOOK_S = 0.005
+"""Seconds between two looks of the floor at whether an init container has ended."""
+
+_names = itertools.count(1)
+Moments = tuple[float, float]
+
+
+@dataclass(slots=True)
+class RawRich:
+    """One pod of the floor."""
+
+    pod: Pod
+    sandbox: str = ""
+    containers: dict[str, str] = field(default_factory=dict)
+
+
+class RichFloor:
+    """Makes and ends the pod with raw calls."""
+
+    def __init__(self, stand: Stand, runtime: RemoteRuntime, directory: Path) -> None:
+        self._stand, self._runtime, self._directory = stand, runtime, directory
+
+    async def create(self, name: str) -> tuple[RawRich, Moments]:
+        """Make it: the pod, and the moments of the API's answer and of Ready."""
+        created = await self._stand.api.create(PODS, manifest(name, RAW_NODE), NAMESPACE)
+        answered = time.time()
+        raw, runtime = RawRich(as_pod(created)), self._runtime
+        pending = asyncio.create_task(self._write(raw, "Pending"))
+        sandbox = sandbox_config(raw.pod, self._directory)
+        for each in (*INIT, SIDECAR, *MAIN):
+            (Path(sandbox.log_directory) / each).mkdir(parents=True, exist_ok=True)
+        raw.sandbox = await runtime.run_pod_sandbox(sandbox, "")
+        await runtime.pod_sandbox_status(raw.sandbox)
+        for each in INIT:
+            await self._ended(await self._start(raw, sandbox, each))
+        await self._start(raw, sandbox, SIDECAR)
+        await asyncio.gather(*(self._start_and_probe(raw, sandbox, each) for each in MAIN))
+        await pending
+        await self._write(raw, "Running")
+        return raw, (answered, await self._stand.pods.until(name, READY))
+
+    async def delete(self, raw: RawRich) -> Moments:
+        """End it: the moments of the API's answer and of its end."""
+        name, runtime = raw.pod.name, self._runtime
+        await self._stand.api.delete(PODS, name, NAMESPACE)
+        answered = time.time()
+        await asyncio.gather(
+            *(runtime.stop_container(raw.containers[each], GRACE) for each in MAIN)
+        )
+        await runtime.stop_container(raw.containers[SIDECAR], GRACE)
+        await runtime.stop_pod_sandbox(raw.sandbox)
+        await self._write(raw, "Succeeded")
+        await self._stand.api.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
+        end = await self._stand.pods.until(name, GONE)
+        await runtime.remove_pod_sandbox(raw.sandbox)
+        return answered, end
+
+    async def _start(self, raw: RawRich, sandbox: cri.PodSandboxConfig, name: str) -> str:
+        config = container_config(raw.pod, name, self._directory)
+        container = await self._runtime.create_container(raw.sandbox, config, sandbox)
+        raw.containers[name] = container
+        await self._runtime.start_container(container)
+        return container
+
+    async def _start_and_probe(
+        self, raw: RawRich, sandbox: cri.PodSandboxConfig, name: str
+    ) -> None:
+        container = await self._start(raw, sandbox, name)
+        await self._runtime.container_status(container)
+        answer = await self._runtime.exec_sync(container, PROBE, 5)
+        assert answer.exit_code == 0, answer
+
+    async def _ended(self, container: str) -> None:
+        while True:
+            status = (await self._runtime.container_status(container)).status
+            if status.state == cri.CONTAINER_EXITED:
+                return
+            await asyncio.sleep(EXIT_LOOK_S)
+
+    async def _write(self, raw: RawRich, phase: str) -> None:
+        patch = status_patch(raw.pod, phase)
+        await self._stand.api.patch(PODS, raw.pod.name, patch, NAMESPACE, subresource="status")
+
+
+async def agent_round(stand: Stand, runtime: RemoteRuntime, name: str) -> tuple[Moments, Moments]:
+    """The same pod through the agent: the moments of its start and of its end."""
+    await stand.api.create(PODS, manifest(name, NODE), NAMESPACE)
+    answered = time.time()
+    start = answered, await stand.pods.until(name, READY)
+    status = stand.pods.latest[name]["status"]
+    entries = [*status["containerStatuses"], status["initContainerStatuses"][-1]]
+    ids = [entry["containerID"].partition("://")[2] for entry in entries]
+    await main_processes(runtime, ids)
+    await stand.api.delete(PODS, name, NAMESPACE)
+    answered = time.time()
+    return start, (answered, await stand.pods.until(name, GONE))
+
+
+async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str, list[float]]:
+    """Seconds by what was measured."""
+    found: dict[str, list[float]] = {
+        f"{who} {what}": [] for what in ("create", "delete") for who in ("floor", "agent")
+    }
+    runtimes = [RemoteRuntime(r.endpoint) for r in (stand.floor_runtime, stand.agent_runtime)]
+    try:
+        for runtime in runtimes:
+            await runtime.connect(20)
+        for resource, obj in zip((CONFIGMAPS, SECRETS), shared_objects(), strict=True):
+            await stand.api.create(resource, obj, NAMESPACE)
+        await stand.start_agent()
+        floor = RichFloor(stand, runtimes[0], stand.directory / "raw")
+        for number in range(rounds + 1):
+            raw, create = await floor.create(f"raw-{next(_names)}")
+            containers = [raw.containers[each] for each in (*MAIN, SIDECAR)]
+            await main_processes(runtimes[0], containers)
+            delete = await floor.delete(raw)
+            name = f"rich-{next(_names)}"
+            ours = await agent_round(stand, runtimes[1], name)
+            if timelines is not None:
+                _keep_timeline(stand, name, timelines)
+            if number:  # the first of each is slower
+                for what, moments in zip(
+                    ("floor create", "floor delete", "agent create", "agent delete"),
+                    (create, delete, *ours),
+                    strict=True,
+                ):
+                    found[what].append(moments[1] - moments[0])
+        await stand.stop_agent()
+    finally:
+        for runtime in runtimes:
+            await runtime.close()
+    return found
+
+
+def _keep_timeline(stand: Stand, name: str, directory: Path) -> None:
+    socket = stand.directory / "kubelet" / agent_socket.SOCKET_NAME
+    answer = agent_socket.ask(socket, "pods", NAMESPACE, name, "timeline")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.json").write_text(json.dumps(answer, indent=1))
+
+
+def table(found: dict[str, list[float]]) -> str:
+    """Both lives, beside the floor and the aim."""
+    head = f"{'ms':<18} {'floor p50':>9} {'p95':>6} {'agent p50':>9} {'p95':>6} {'ratio':>6}"
+    lines = [head]
+    for what, words in (("create", "create -> Ready"), ("delete", "delete -> gone")):
+        floor, agent = found[f"floor {what}"], found[f"agent {what}"]
+        ratio = quantile(agent, 0.5) / quantile(floor, 0.5)
+        met = "ok" if quantile(agent, 0.5) <= AIM_S else "MISSED"
+        figures = [quantile(each, q) * 1000 for each in (floor, agent) for q in (0.5, 0.95)]
+        lines.append(
+            f"{words:<18} {figures[0]:>9.0f} {figures[1]:>6.0f} {figures[2]:>9.0f} "
+            f"{figures[3]:>6.0f} {ratio:>5.2f}x  aim {AIM_S * 1000:.0f} ms: {met}"
+        )
+    return "\n".join(lines)
+
+
+async def run(generation: int, rounds: int, timelines: Path | None) -> None:
+    """Measure and print."""
+    async with make_stand(generation) as stand:
+        print(table(await measure(stand, rounds, timelines)))
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rich")
+    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--timelines", type=Path, metavar="DIR", help="keep each pod's timeline")
+    given = parser.parse_args()
+    if os.geteuid() != 0:
+        print("bench: containers need root", file=sys.stderr)
+        return 1
+    asyncio.run(run(given.containerd, given.rounds, given.timelines))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
