@@ -21,6 +21,7 @@ from tools.env.cri import RawRuntime
 from tools.env.kubectl import Kubectl, kubectl
 from tools.env.prometheus import Prometheus
 from tools.env.registry import Registry
+from tools.env.runc import current_runc
 from tools.env.sweep import remove_cgroup
 
 NEEDED = (
@@ -51,6 +52,7 @@ def machine() -> None:
 def session_dir() -> Iterator[Path]:
     """A directory of this test process, with a path short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="kpt-", dir="/tmp"))
+    path.chmod(0o711)  # a container's root in a user namespace is nobody here
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
@@ -81,6 +83,12 @@ def session_containerd16(session_dir: Path) -> Iterator[Containerd]:
 def session_containerd2(session_dir: Path) -> Iterator[Containerd]:
     """The containerd 2.x that lives as long as the test process; tests use `containerd2`."""
     yield from _session(session_dir / "c2", 2)
+
+
+@pytest.fixture(scope="session")
+def session_containerd2_idmap(session_dir: Path) -> Iterator[Containerd]:
+    """A containerd 2.x with a runc that mounts with mapped ids, for user namespaces."""
+    yield from _session(session_dir / "c2i", 2, current_runc())
 
 
 @pytest.fixture
@@ -150,8 +158,8 @@ def prometheus(work_dir: Path) -> Iterator[Callable[[str], Prometheus]]:
         instance.remove()
 
 
-def _session(directory: Path, generation: int) -> Iterator[Containerd]:
-    instance = Containerd(directory, programs(generation))
+def _session(directory: Path, generation: int, runc: Path | None = None) -> Iterator[Containerd]:
+    instance = Containerd(directory, programs(generation), runc)
     instance.start()
     instance.import_images()
     yield instance

@@ -50,8 +50,10 @@ def installed_generation(program: Path) -> int:
 class Containerd:
     """One containerd under `directory` (an absolute, short path: socket paths end at 107 bytes)."""
 
-    def __init__(self, directory: Path, binaries: Path) -> None:
+    def __init__(self, directory: Path, binaries: Path, runc: Path | None = None) -> None:
+        """``runc``: another one than the installed one."""
         self.directory = directory
+        self._runc = runc
         self.socket = directory / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self._binaries = binaries
@@ -74,7 +76,7 @@ class Containerd:
         if self.pid is None:
             (self.directory / "cni").mkdir(exist_ok=True)
             (self.directory / "config.toml").write_text(
-                config.render_config(self.directory, self.generation, sandbox_image)
+                config.render_config(self.directory, self.generation, sandbox_image, self._runc)
             )
             (self.directory / "cni" / "10-pods.conflist").write_text(
                 config.render_conflist(self.network, self.directory)

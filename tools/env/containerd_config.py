@@ -27,8 +27,13 @@ def cni_folder() -> Path | None:
     return next((folder for folder in _CNI_FOLDERS if (folder / "bridge").exists()), None)
 
 
-def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) -> str:
-    """config.toml: format 2 for containerd 1.x, format 3 for 2.x; all paths under `directory`."""
+def render_config(
+    directory: Path, generation: int, sandbox_image: str = PAUSE, program: Path | None = None
+) -> str:
+    """config.toml: format 2 for containerd 1.x, format 3 for 2.x; all paths under `directory`.
+
+    `program`: another runc than the installed one.
+    """
     common = {
         "restrict_oom_score_adj": True,
         "netns_mounts_under_state_dir": True,
@@ -37,7 +42,9 @@ def render_config(directory: Path, generation: int, sandbox_image: str = PAUSE) 
     }
     plugins = str(cni_folder() or _CNI_FOLDERS[0])
     cni = {"conf_dir": str(directory / "cni"), "max_conf_num": 1}
-    runc = {"Root": str(directory / "runc"), "SystemdCgroup": False}
+    runc: dict[str, Any] = {"Root": str(directory / "runc"), "SystemdCgroup": False}
+    if program is not None:
+        runc["BinaryName"] = str(program)
     certs = {"config_path": str(directory / "certs.d")}
     if generation == 1:
         cri = "io.containerd.grpc.v1.cri"
