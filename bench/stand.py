@@ -26,7 +26,7 @@ from bench.watching import NODES, Watching
 from kubeletpy.kubeapi.client import KubeClient
 from tools.env.containerd import Containerd, programs
 from tools.env.process import Daemon
-from tools.env.sweep import remove_cgroup
+from tools.env.sweep import remove_cgroup, unmount
 from tools.env.waiting import wait_until
 
 NODE = "bench"
@@ -161,6 +161,7 @@ def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]
     for line in left:
         print(f"still there: {line}", file=sys.stderr)
     if not left:
+        unmount(directory)
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -41,6 +41,7 @@ from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinat
 from kubeletpy.server.build import Ports, ServerError
 from kubeletpy.server.health import HealthServer, NotLoopback
 from kubeletpy.volumes.build import PodSurroundings
+from kubeletpy.volumes.syscalls import share
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     serving.rotate_logs(agent, settings, stack)
     if ports is not None:
         try:
-            await serving.serve(ports, agent, settings, client, stack)
+            await serving.serve(ports, agent, settings, flags, client, stack)
         except ServerError as error:
             raise LaunchError(str(error)) from error
     await agent.explain.start()
@@ -181,6 +182,14 @@ def _make_root(root: Path) -> None:
         raise LaunchError(
             f"--root-dir {root} can't be made: {error}; the agent has to run as root"
         ) from error
+    try:
+        share(str(root))
+    except OSError as error:
+        log.warning(
+            "mounts below the root directory reach neither the node nor other pods: "
+            "mountPropagation of hostPath volumes there does nothing",
+            extra={"directory": str(root), "why": str(error)},
+        )
 
 
 async def _kube_client(

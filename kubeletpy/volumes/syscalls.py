@@ -7,12 +7,14 @@ error.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import re
 from pathlib import Path
 
 MS_BIND = 0x1000
+MS_REC = 0x4000
 MS_SHARED = 1 << 20
 _UMOUNT_NOFOLLOW = 8
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -66,16 +68,22 @@ def is_mount_point(directory: str) -> bool:
 def share(directory: str) -> None:
     """Make mounts below a directory visible both to the node and to containers that ask for it.
 
-    Where the node's file systems are not shared already, the directory becomes a mount of its own.
-    Raises OSError.
+    Where the node's file systems are not shared already, the directory becomes a mount of its own,
+    as the kubelet's root directory does.
+
+    Raises:
+        OSError: it cannot be; EBUSY: it has mounts below it, which one of its own would hide.
     """
     path = os.path.realpath(directory)
     mountinfo = Path("/proc/self/mountinfo").read_bytes().decode("utf-8", "surrogateescape")
     if shared_at(mountinfo, path):
         return
-    if path not in parse_mounts_below(mountinfo, path):
+    below = parse_mounts_below(mountinfo, path)
+    if path not in below:
+        if below:
+            raise OSError(errno.EBUSY, "it has mounts below it that are not shared", path)
         mount(path, path, flags=MS_BIND)
-    mount("none", path, flags=MS_SHARED)
+    mount("none", path, flags=MS_SHARED | MS_REC)
 
 
 def shared_at(mountinfo: str, path: str) -> bool:

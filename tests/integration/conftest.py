@@ -22,7 +22,7 @@ from tools.env.kubectl import Kubectl, kubectl
 from tools.env.prometheus import Prometheus
 from tools.env.registry import Registry
 from tools.env.runc import current_runc
-from tools.env.sweep import remove_cgroup
+from tools.env.sweep import remove_cgroup, unmount
 
 NEEDED = (
     "runc",
@@ -62,6 +62,7 @@ def work_dir() -> Iterator[Path]:
     """An empty directory for one test, with a path short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="kpw-", dir="/tmp"))
     yield path
+    unmount(path)
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -40,6 +40,12 @@ def mounts(directory: Path) -> list[Path]:
     return found[::-1]
 
 
+def unmount(directory: Path) -> None:
+    """Unmount all that is under `directory`: an agent's root directory is a mount of its own."""
+    for point in mounts(directory):
+        run("umount", point)
+
+
 def cgroups(names: Iterable[str]) -> list[Path]:
     """The directories of a cgroup (such as "/kubepods/pod1") in every hierarchy."""
     roots = [CGROUPS, *(p for p in CGROUPS.iterdir() if p.is_dir() and not p.is_symlink())]

@@ -16,6 +16,7 @@ from tests.integration.node.machine import Node
 from tools.env.containerd import Containerd
 from tools.env.cri import RawRuntime
 from tools.env.kubectl import Kubectl
+from tools.env.sweep import unmount
 
 _numbers = itertools.count(1)
 MakeNode = Callable[..., Node]
@@ -36,6 +37,7 @@ def make_node(kubectl_versions: dict[str, Kubectl]) -> Iterator[MakeNode]:
     left = []
     for node in made:
         left += node.remove()
+        unmount(node.directory)
         shutil.rmtree(node.directory)
     assert left == []
 

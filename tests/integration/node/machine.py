@@ -165,7 +165,7 @@ class Node:
             left += [f"directory {path}" for path in (folder.iterdir() if folder.exists() else [])]
         left += [f"cgroup {path}" for path in self.pod_cgroups()]
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        return left + [f"mount {line}" for line in lines if f" {self.root_dir}" in line]
+        return left + [f"mount {line}" for line in lines if f" {self.root_dir}/" in line]
 
     def pod_cgroups(self) -> list[Path]:
         """The cgroups of pods below this node's cgroupRoot, in every hierarchy."""

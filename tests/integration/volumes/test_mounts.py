@@ -6,7 +6,7 @@ import base64
 import time
 from pathlib import Path
 
-from tests.integration.node.machine import Node, container_status
+from tests.integration.node.machine import Node, container_status, program
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.volumes.test_kinds import create, mount, run, sh
 from tools.env.images import BUSYBOX
@@ -99,6 +99,42 @@ def test_propagation(node: Node, namespace: str) -> None:
     node.until(
         lambda: node.exec(taker_id, "cat", "/e/m/x") == (0, "seen\n"), "the mount", namespace, "p"
     )
+
+
+def test_mounts_below_the_root_directory_reach_node_and_pods(node: Node, namespace: str) -> None:
+    """As a storage driver needs it, which mounts below the kubelet's directory from a pod."""
+    shared = node.root_dir / "plugins" / namespace
+    driver = container(
+        "driver",
+        "mkdir /k/m; mount -t tmpfs none /k/m; echo driver > /k/m/x; " + FOREVER,
+        volumeMounts=[mount("k", "/k", mountPropagation="Bidirectional")],
+        securityContext={"privileged": True},
+        lifecycle={"preStop": {"exec": {"command": ["umount", "/k/m"]}}},
+    )
+    user = container(
+        "user",
+        FOREVER,
+        volumeMounts=[
+            mount("k", "/k", mountPropagation="HostToContainer"),
+            mount("k", "/private", mountPropagation="None"),
+        ],
+    )
+    source = {"hostPath": {"path": str(shared), "type": "DirectoryOrCreate"}}
+    node.apply(pod("p", user, driver, volumes=[{"name": "k", **source}]), namespace=namespace)
+    found = node.wait_running(namespace, "p")
+    user_id = container_status(found, "user")["containerID"]
+    seen = shared / "m/x"
+    node.until(lambda: seen.read_text() == "driver\n", "the driver's mount", namespace, "p")
+    assert node.exec(user_id, "cat", "/k/m/x") == (0, "driver\n")
+    assert node.exec(user_id, "cat", "/private/m/x")[0] != 0
+    (shared / "n").mkdir()
+    program("mount", "-t", "tmpfs", "none", shared / "n")
+    try:
+        (shared / "n/y").write_text("node")
+        assert node.exec(user_id, "cat", "/k/n/y") == (0, "node")
+        assert node.exec(user_id, "ls", "/private/n") == (0, "")
+    finally:
+        program("umount", shared / "n")
 
 
 def test_recursive_read_only(node: Node, namespace: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,14 @@ from kubeletpy.volumes.build import has_image_volumes
 from kubeletpy.volumes.downward import format_map, quoted
 from kubeletpy.volumes.env_file import EnvFileError, find_value
 from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
-from kubeletpy.volumes.syscalls import parse_mounts_below, shared_at
+from kubeletpy.volumes.syscalls import (
+    mount,
+    mounts_below,
+    parse_mounts_below,
+    share,
+    shared_at,
+    unmount,
+)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +170,26 @@ def test_shared_mounts() -> None:
     assert shared_at(TABLE, "/r/pods/u/volumes/a/in side/x")
     assert not shared_at(TABLE, "/r/pods/u2/volumes/a")
     assert not shared_at(TABLE, "/r")
+
+
+def test_a_directory_is_shared_once_and_hides_nothing(tmp_path: Path) -> None:
+    root, full = tmp_path / "root", tmp_path / "full"
+    (full / "below").mkdir(parents=True)
+    root.mkdir()
+    mount("tmpfs", str(full / "below"), "tmpfs")
+    machine = shared_at(Path("/proc/self/mountinfo").read_text(), str(tmp_path))
+    try:
+        share(str(root))
+        mounted = mounts_below(str(root))
+        share(str(root))
+        assert mounts_below(str(root)) == mounted
+        assert shared_at(Path("/proc/self/mountinfo").read_text(), str(root / "pods"))
+        with nullcontext() if machine else pytest.raises(OSError, match="mounts below"):
+            share(str(full))
+        assert mounts_below(str(full)) == [str(full / "below")]
+    finally:
+        for point in mounts_below(str(tmp_path)):
+            unmount(point)
 
 
 @pytest.mark.parametrize(
