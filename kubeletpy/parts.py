@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.admission.facts import NodeState
+from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.manager import PullSettings
 from kubeletpy.images.node_credentials import NodeCredentials
+from kubeletpy.images.pod_credentials import CredentialProviders
+from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
@@ -66,6 +69,10 @@ class AgentParts:
     seams: Seams = field(default_factory=Seams)
     pulls: PullSettings = field(default_factory=PullSettings)
     node_credentials: NodeCredentials | None = None
+    credential_providers: CredentialProviders | None = None
+    """Programs that know registry credentials; None: there are none."""
+    pull_records: PullRecords | None = None
+    """Who may use which image without a pull; None: every pod every image that is there."""
     image_gc: ImageGCPolicy | None = None
     container_gc: GCPolicy | None = None
     static_pods: StaticPods = field(default_factory=StaticPods)
@@ -81,6 +88,8 @@ class AgentParts:
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
     user_namespaces: UserNamespaces | None = None
     """None: pods with hostUsers false are refused by their config."""
+    resizes: ResizeRules = field(default_factory=ResizeRules)
+    """Which resizes in place this node can do."""
     admission: NodeState = field(default_factory=NodeState)
     """What admission must know besides the Node object."""
     metrics: Metrics = field(default_factory=Metrics)

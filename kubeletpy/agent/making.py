@@ -65,6 +65,8 @@ def runtime_manager(
         parts.metrics.images,
         settings=parts.pulls,
         node_credentials=parts.node_credentials,
+        providers=parts.credential_providers,
+        records=parts.pull_records,
     )
     return KubeRuntimeManager(
         parts.runtime,
@@ -216,6 +218,7 @@ def upkeep(
         parts.metrics.images,
         node_name=parts.node.name,
         policy=parts.image_gc,
+        on_remaining=parts.pull_records.prune if parts.pull_records is not None else None,
     )
     return Upkeep(
         runtime,

@@ -1,4 +1,4 @@
-"""The keyring: which credentials fit an image, most specific registry first.
+"""The keyring: which credentials fit an image, most specific registry first, and whose they are.
 
 A key names a registry host, optionally with port and path; each dot-separated part of the host may
 be a glob (docs/reference, pull; kubernetes.io "Images", interpretation of config.json). Must never
@@ -9,63 +9,101 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fnmatch
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 
 MAX_KEYS = 2_000
 """Registries looked at per keyring; more is no honest secret."""
+_ESCAPES = str.maketrans(
+    {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\u2028", "\u2029")}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSource:
+    """The Secret that credentials come from."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSource:
+    """The ServiceAccount that a credential provider gave credentials to."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+Source = SecretSource | AccountSource | None
+"""Whose credentials they are; None: the node's, which every pod on it may use."""
+Config = Mapping[str, object]
+"""An "auths" document: registry -> credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One way to log in to a registry."""
+    """One way to log in to a registry. Equal ones log in alike, wherever they come from."""
 
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
+    source: Source = field(default=None, compare=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Strings that must never be shown."""
         return tuple(text for text in (self.password, self.identity_token) if text)
 
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    host: tuple[str, ...]
-    port: str
-    path: str
-    text: str
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 by which pull records know the login again, as the kubelet computes it."""
+        named = (
+            ("username", self.username),
+            ("password", self.password),
+            ("identitytoken", self.identity_token),
+        )
+        given = {name: value for name, value in named if value}
+        text = json.dumps(given, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Keyring:
-    """Credentials of one kind of origin (a pod's secrets, or the node's files)."""
+    """Credentials of one kind of origin (a pod's secrets, the node's files, providers)."""
 
-    def __init__(self, configs: Iterable[Mapping[str, object]]) -> None:
-        """Index "auths" documents. Entries that are no credentials are left out."""
-        entries: list[tuple[_Key, Credential]] = []
-        for config in configs:
+    def __init__(self, configs: Iterable[Config]) -> None:
+        """Index documents of the node's own. Entries that are no credentials are left out."""
+        self._index((config, None) for config in configs)
+
+    @classmethod
+    def sourced(cls, configs: Iterable[tuple[Config, Source]]) -> Keyring:
+        """A keyring that remembers whose each document is."""
+        keyring = cls(())
+        keyring._index(configs)
+        return keyring
+
+    def _index(self, configs: Iterable[tuple[Config, Source]]) -> None:
+        entries: list[tuple[RegistryPattern, Credential]] = []
+        for config, source in configs:
             auths = config.get("auths")
             for registry, entry in (auths if isinstance(auths, Mapping) else config).items():
-                key = _parse_key(registry)
-                credential = _parse_entry(entry)
+                key = RegistryPattern.parse(registry)
+                credential = _parse_entry(entry, source)
                 if key is not None and credential is not None and len(entries) < MAX_KEYS:
                     entries.append((key, credential))
-        # Reverse order of text puts the longer of two paths on one host first.
         self._entries = sorted(entries, key=lambda item: item[0].text, reverse=True)
 
     def lookup(self, repository: str) -> list[Credential]:
         """Credentials for a full repository name (``docker.io/library/busybox``), best first."""
-        host_port, _, path = repository.partition("/")
-        host, port = _split_port(host_port)
-        parts = tuple(host.split("."))
-        found = [
-            credential
-            for key, credential in self._entries
-            if _matches(key, parts, port, f"/{path}")
-        ]
-        if not found and host_port == "docker.io":
+        wanted = Repository.parse(repository)
+        found = [credential for key, credential in self._entries if key.fits(wanted)]
+        if not found and wanted.host_port == "docker.io":
             found = [
                 credential
                 for key, credential in self._entries
@@ -75,47 +113,16 @@ class Keyring:
 
 
 def find_credentials(keyrings: Iterable[Keyring], repository: str) -> list[Credential]:
-    """All that fit, keyring after keyring, each only once."""
-    found: dict[Credential, None] = {}
-    for keyring in keyrings:
-        found.update(dict.fromkeys(keyring.lookup(repository)))
-    return list(found)
+    """All that fit, keyring after keyring; the same login may come from several sources."""
+    return [credential for keyring in keyrings for credential in keyring.lookup(repository)]
 
 
-def _matches(key: _Key, host: tuple[str, ...], port: str, path: str) -> bool:
-    return (
-        key.port == port
-        and len(key.host) == len(host)
-        and path.startswith(key.path)
-        and all(fnmatch.fnmatchcase(part, glob) for part, glob in zip(host, key.host, strict=True))
-    )
+def distinct(credentials: Iterable[Credential]) -> Sequence[Credential]:
+    """Each login only once, with the source that comes first."""
+    return tuple(dict.fromkeys(credentials))
 
 
-def _parse_key(registry: object) -> _Key | None:
-    if not isinstance(registry, str) or not registry or len(registry) > 2048:
-        return None
-    location = registry.removeprefix("https://").removeprefix("http://")
-    location = location.split("?", 1)[0].split("#", 1)[0]
-    host_port, _, path = location.partition("/")
-    path = f"/{path}".rstrip("/")
-    for version in ("/v1", "/v2"):
-        # Docker's own keys end in the API version; it is no part of a repository name.
-        if path == version or path.startswith(f"{version}/"):
-            path = path[len(version) :]
-    host, port = _split_port(host_port.rsplit("@", 1)[-1])
-    if not host:
-        return None
-    return _Key(tuple(host.split(".")), port, path, f"{host_port}{path}")
-
-
-def _split_port(host_port: str) -> tuple[str, str]:
-    host, colon, port = host_port.rpartition(":")
-    if colon and port.isdigit():
-        return host, port
-    return host_port, ""
-
-
-def _parse_entry(entry: object) -> Credential | None:
+def _parse_entry(entry: object, source: Source) -> Credential | None:
     if not isinstance(entry, Mapping):
         return None
     username, password, token = (
@@ -133,4 +140,4 @@ def _parse_entry(entry: object) -> Credential | None:
             return None
     if not (username or password or token):
         return None
-    return Credential(username, password, token)
+    return Credential(username, password, token, source)

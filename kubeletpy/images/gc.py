@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
@@ -52,7 +52,10 @@ class ImageGarbageCollector:
         node_name: str,
         policy: ImageGCPolicy | None = None,
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
+        on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
     ) -> None:
+        """``on_remaining(ids, began)`` is told after a collection which images are left, and the
+        Unix time before which they were listed."""
         self._images = images
         self._runtime = runtime
         self._recorder = recorder
@@ -61,6 +64,7 @@ class ImageGarbageCollector:
         self._node = node_reference(node_name)
         self._policy = policy or ImageGCPolicy()
         self._statvfs = statvfs
+        self._on_remaining = on_remaining
         self._records: dict[str, ImageRecord] = {}
         self._started_at = clock.now()
         self._failed_last_time = False
@@ -105,7 +109,14 @@ class ImageGarbageCollector:
             CRIError: the runtime could not be asked.
             ImageGCError: images could not be removed, or too little could be freed.
         """
+        began = self._clock.now()
         in_use = await self.detect()
+        try:
+            return await self._collect(in_use)
+        finally:
+            await self._tell_remaining(began)
+
+    async def _collect(self, in_use: frozenset[str]) -> int:
         now = self._clock.now()
         candidates = eviction_order(self._records, in_use)
         aged = too_old(candidates, self._policy, now, self._started_at)
@@ -137,6 +148,7 @@ class ImageGarbageCollector:
 
         For node pressure. Raises as collect does.
         """
+        began = self._clock.now()
         in_use = await self.detect()
         now = self._clock.now()
         rest = [
@@ -144,7 +156,14 @@ class ImageGarbageCollector:
             for image in eviction_order(self._records, in_use)
             if may_free_space(image, self._policy, now)
         ]
-        return await self._free(rest, None)
+        try:
+            return await self._free(rest, None)
+        finally:
+            await self._tell_remaining(began)
+
+    async def _tell_remaining(self, began: float) -> None:
+        if self._on_remaining is not None:
+            await self._on_remaining(frozenset(self._records), began)
 
     async def _free(self, images: Sequence[ImageRecord], wanted: int | None) -> int:
         freed = 0

@@ -24,3 +24,27 @@ class ImageMetrics(Protocol):
     def image_garbage_collected(self, reason: str) -> None:
         """kubelet_image_garbage_collected_total; ``reason`` is age or space."""
         ...
+
+
+class RecordMetrics(Protocol):
+    """Where pull records are counted."""
+
+    def access_checked(self, result: str) -> None:
+        """kubelet_imagemanager_image_mustpull_checks_total."""
+        ...
+
+    def records_on_disk(self, intents: int, records: int) -> None:
+        """kubelet_imagemanager_ondisk_pullintents and _pulledrecords."""
+        ...
+
+    def records_in_memory(self, intents: int, records: int) -> None:
+        """kubelet_imagemanager_inmemory_*_usage_percent."""
+        ...
+
+
+class ProviderMetrics(Protocol):
+    """Where calls of credential provider plugins are counted."""
+
+    def provider_called(self, name: str, seconds: float, *, failed: bool) -> None:
+        """kubelet_credential_provider_plugin_duration and _errors_total."""
+        ...

@@ -18,6 +18,7 @@ from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFla
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.launch.errors import LaunchError
+from kubeletpy.launch.image_credentials import open_pull_records
 from kubeletpy.launch.node import KUBELET_VERSION, find_node_ips, node_options, shutdown_periods
 from kubeletpy.launch.pods import (
     container_gc_policy,
@@ -142,6 +143,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         ),
         pulls=pull_settings(settings),
         node_credentials=NodeCredentials(default_paths(root, Path.home())),
+        pull_records=await open_pull_records(settings, root, runtime, SystemClock(), metrics),
         image_gc=image_gc_policy(settings),
         container_gc=container_gc_policy(flags),
         static_pods=static_pods(settings),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kubeletpy.metrics.exposition import render
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.image_credentials import CredentialProviderMetrics, PullRecordMetrics
 from kubeletpy.metrics.images import ImageMetrics
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.metrics.pleg import PlegMetrics
@@ -30,6 +31,8 @@ class Metrics:
         self.pods = PodCountMetrics(families)
         self.pleg = PlegMetrics(families)
         self.images = ImageMetrics(families)
+        self.pull_records = PullRecordMetrics(families)
+        self.credential_providers = CredentialProviderMetrics(families)
         self.node = NodeMetrics(families)
         self.rest_client = RestClientMetrics(families)
         self.http = HttpMetrics(families)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 
 import pytest
 
-from kubeletpy.images.credentials import Credential, Keyring, find_credentials
+from kubeletpy.images.credentials import (
+    Credential,
+    Keyring,
+    SecretSource,
+    distinct,
+    find_credentials,
+)
 from kubeletpy.images.pull_secrets import (
     MalformedPullSecret,
     decode_pull_secret,
@@ -49,7 +56,31 @@ def test_most_specific_first_and_pods_before_the_nodes() -> None:
     pod = Keyring([{"r.io": entry("host"), "r.io/a/b": entry("deep")}, {"r.io/a": entry("mid")}])
     node = Keyring([{"r.io/a/b/c": entry("node"), "r.io": entry("host")}])
     found = find_credentials([pod, node], "r.io/a/b/c")
-    assert [c.username for c in found] == ["deep", "mid", "host", "node"]
+    assert [c.username for c in found] == ["deep", "mid", "host", "node", "host"]
+    assert [c.username for c in distinct(found)] == ["deep", "mid", "host", "node"]
+
+
+def test_credentials_know_whose_they_are() -> None:
+    first, second = SecretSource("u1", "ns", "a"), SecretSource("u2", "ns", "b")
+    same = {"r.io": entry("u")}
+    own = Keyring.sourced([(same, first), (same, second)])
+    found = find_credentials([own, Keyring([same])], "r.io/x")
+    assert [c.source for c in found] == [first, second, None]
+    assert [c.source for c in distinct(found)] == [first]
+
+
+@pytest.mark.parametrize(
+    ("credential", "json_text"),
+    [
+        (Credential("u", "p"), b'{"username":"u","password":"p"}'),
+        (Credential("", "p"), b'{"password":"p"}'),
+        (Credential("ü", 'a"b\\c'), '{"username":"ü","password":"a\\"b\\\\c"}'.encode()),
+        (Credential("<&>", "\u2028"), rb'{"username":"\u003c\u0026\u003e","password":"\u2028"}'),
+    ],
+)
+def test_fingerprints_are_the_kubelets(credential: Credential, json_text: bytes) -> None:
+    """The kubelet hashes its own JSON of the login: records of it stay good."""
+    assert credential.fingerprint == hashlib.sha256(json_text).hexdigest()
 
 
 def test_forms_of_an_entry() -> None:

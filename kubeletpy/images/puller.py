@@ -1,0 +1,196 @@
+"""Pull an image: wait for a turn, try the credentials, record who may use it, tell how it went.
+
+Must never put a credential into an event, an error or the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
+from kubeletpy.images.backoff import PullBackoff
+from kubeletpy.images.credentials import Credential, distinct
+from kubeletpy.images.durations import format_duration
+from kubeletpy.images.errors import ImageError, ImageErrorCode, pull_failure, runtime_text
+from kubeletpy.images.local_image import LocalImage, local_image
+from kubeletpy.images.metrics import ImageMetrics
+from kubeletpy.images.pod_credentials import PodCredentials
+from kubeletpy.images.pull_queue import PullQueue, PullRateExceeded
+from kubeletpy.images.records.ledger import IntentNotRecorded, PullInProgress, PullRecords
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import CRIError, scrub
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import ImageService
+from kubeletpy.trace.spans import phase
+
+logger = logging.getLogger(__name__)
+
+SHOW_BACK_OFF_S = 1.0
+"""Seconds after a failed pull at which the container's reason becomes ImagePullBackOff."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullSettings:
+    """KubeletConfiguration's fields about pulls."""
+
+    serialize: bool = True
+    max_parallel: int | None = None
+    qps: float = 5
+    burst: int = 10
+
+    @property
+    def parallel(self) -> int | None:
+        """How many pulls may run together; None: no limit."""
+        return 1 if self.serialize else self.max_parallel
+
+
+@dataclass(frozen=True, slots=True)
+class WantedImage:
+    """An image that a container needs."""
+
+    pod: Pod
+    image: str
+    """As the spec has it: what messages and events show."""
+    spec: cri.ImageSpec
+    reference: api.ObjectReference
+    policy: str
+
+
+class ImagePuller:
+    """Pulls, with the node's limits and memory of failures."""
+
+    def __init__(
+        self,
+        service: ImageService,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: ImageMetrics,
+        *,
+        settings: PullSettings,
+        records: PullRecords | None,
+    ) -> None:
+        """``records`` None: nobody asks who pulled what."""
+        self._service = service
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._records = records
+        self._backoff = PullBackoff()
+        self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
+
+    async def pull(
+        self,
+        wanted: WantedImage,
+        pod_credentials: PodCredentials,
+        sandbox_config: cri.PodSandboxConfig | None,
+    ) -> LocalImage:
+        """Pull, unless the last failure was too short a time ago.
+
+        Raises:
+            ImageError: with the waiting reason and message of the container.
+        """
+        key = f"{wanted.pod.uid}_{wanted.image}"
+        if (blocked := self._backoff.blocked_until(key, self._clock.now())) is not None:
+            until, cause = blocked
+            message = f'Back-off pulling image "{wanted.image}"'
+            self._recorder.event(wanted.reference, NORMAL, "BackOff", message)
+            raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
+        self._recorder.event(wanted.reference, NORMAL, "Pulling", f'Pulling image "{wanted.image}"')
+        credentials = distinct(await pod_credentials.get())
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        try:
+            with phase("pull image", wanted.image, milestone=True):
+                async with self._queue.place(), self._recorded(wanted.image) as record:
+                    started_at = loop.time()
+                    ref, used = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
+                    image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
+                    ended_at = loop.time()
+                    if record is not None:
+                        await record.succeeded(image_id, used)
+        except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
+            raise self._failed(wanted, key, error) from error
+        waited, pulled = ended_at - asked_at, ended_at - started_at
+        self._recorder.event(
+            wanted.reference,
+            NORMAL,
+            "Pulled",
+            f'Successfully pulled image "{wanted.image}" in {format_duration(pulled)} '
+            f"({format_duration(waited)} including waiting). Image size: {size} bytes.",
+        )
+        self._metrics.image_pulled(waited, size)
+        self._backoff.forget_expired(self._clock.now())
+        return image
+
+    @asynccontextmanager
+    async def _recorded(self, image: str) -> AsyncIterator[PullInProgress | None]:
+        if self._records is None:
+            yield None
+            return
+        async with self._records.pulling(image) as record:
+            yield record
+
+    def _failed(self, wanted: WantedImage, key: str, error: Exception) -> ImageError:
+        text = runtime_text(error) if isinstance(error, CRIError) else str(error)
+        self._recorder.event(
+            wanted.reference,
+            WARNING,
+            "Failed",
+            f'Failed to pull image "{wanted.image}": {text}',
+        )
+        failure = pull_failure(wanted.image, text)
+        now = self._clock.now()
+        self._backoff.failed(key, now, f"{failure.code}: {failure.message}")
+        failure.retry_at = now + SHOW_BACK_OFF_S
+        return failure
+
+    async def _pull_with_any(
+        self,
+        spec: cri.ImageSpec,
+        credentials: Sequence[Credential],
+        sandbox_config: cri.PodSandboxConfig | None,
+    ) -> tuple[str, Credential | None]:
+        """Pull with each credential in turn, or anonymously when there is none."""
+        failures: list[CRIError] = []
+        for credential in credentials or (None,):
+            self._queue.take_token()
+            auth = None if credential is None else _auth_config(credential)
+            try:
+                return await self._service.pull_image(spec, auth, sandbox_config), credential
+            except CRIError as error:
+                failures.append(error)
+        if len(failures) == 1 and not credentials:
+            raise failures[0]
+        hidden = [text for credential in credentials for text in credential.secrets]
+        texts = dict.fromkeys(scrub(runtime_text(error), hidden) for error in failures)
+        text = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
+        raise CRIError("PullImage", text, target=spec.image, code=failures[-1].code)
+
+    async def _inspect_pulled(self, spec: cri.ImageSpec, ref: str) -> tuple[LocalImage, str, int]:
+        """What was pulled, its id and size; the pull stands even if these cannot be told."""
+        try:
+            answer = await self._service.image_status(spec)
+        except CRIError as error:
+            logger.warning(
+                "image was pulled but not found",
+                extra={"image": spec.image, "error": str(error)},
+            )
+            return LocalImage(ref), ref, 0
+        found = local_image(answer)
+        if found is None:
+            return LocalImage(ref), ref, 0
+        return LocalImage(ref, found.uid, found.username), found.ref, answer.image.size
+
+
+def _auth_config(credential: Credential) -> cri.AuthConfig:
+    return cri.AuthConfig(
+        username=credential.username,
+        password=credential.password,
+        identity_token=credential.identity_token,
+    )

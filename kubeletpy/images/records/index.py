@@ -1,0 +1,70 @@
+"""The pulled records in memory: what a start of a container looks at instead of files.
+
+Bounded: beyond its limit the least used records live on disk only, and what is not found here is
+looked up there. Must never do I/O.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from kubeletpy.images.records.model import PulledRecord, file_name
+
+
+class RecordIndex:
+    """Records by image ref, at most ``limit``."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._records: OrderedDict[str, PulledRecord] = OrderedDict()
+        self._unreadable: set[str] = set()
+        self.complete = False
+        """Whether what is not here is nowhere."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[PulledRecord]:
+        return iter(tuple(self._records.values()))
+
+    def fill(self, records: Iterable[PulledRecord], unreadable: Iterable[str]) -> None:
+        """What the disk holds, oldest first."""
+        self._records.clear()
+        self._unreadable = set(unreadable)
+        self.complete = True
+        for record in records:
+            self.put(record)
+
+    def get(self, image_ref: str) -> PulledRecord | None:
+        """The record, if it is here."""
+        record = self._records.get(image_ref)
+        if record is not None:
+            self._records.move_to_end(image_ref)
+        return record
+
+    def unreadable(self, image_ref: str) -> bool:
+        """Whether there is a file for the image that is no record."""
+        return bool(self._unreadable) and file_name(image_ref) in self._unreadable
+
+    def unreadable_files(self) -> frozenset[str]:
+        """Names of all such files."""
+        return frozenset(self._unreadable)
+
+    def forget_unreadable(self, name: str) -> None:
+        """Such a file is gone."""
+        self._unreadable.discard(name)
+
+    def put(self, record: PulledRecord) -> None:
+        """Keep a record that is on disk."""
+        self._records[record.image_ref] = record
+        self._records.move_to_end(record.image_ref)
+        if self._unreadable:
+            self._unreadable.discard(file_name(record.image_ref))
+        while len(self._records) > self._limit:
+            self._records.popitem(last=False)
+            self.complete = False
+
+    def remove(self, image_ref: str) -> None:
+        """The record is gone."""
+        self._records.pop(image_ref, None)

@@ -1,0 +1,266 @@
+"""Keeps pull records: an intent before a pull, a record after it, and answers from memory.
+
+A pull leaves no moment at which a kill -9 would make its image look preloaded: the intent is on
+disk before the runtime is asked, and goes only once the record is there or the runtime has said
+that the pull failed. Source: docs/reference, images, pull and verification. Must never keep or
+show a credential: records hold fingerprints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kubeletpy.images.credentials import Credential
+from kubeletpy.images.metrics import RecordMetrics
+from kubeletpy.images.pull_queue import PullRateExceeded
+from kubeletpy.images.records.intents import Intent
+from kubeletpy.images.records.model import (
+    NOBODY,
+    Grants,
+    MalformedRecord,
+    PulledRecord,
+    grants_of,
+)
+from kubeletpy.images.records.names import full_name, ids_by_name
+from kubeletpy.images.records.store import RecordStore
+from kubeletpy.images.records.verify import (
+    Outcome,
+    Verification,
+    by_credentials,
+    by_record,
+    repository_as_given,
+)
+from kubeletpy.remote.errors import Code, CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+
+logger = logging.getLogger(__name__)
+
+_UNCERTAIN = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.CANCELLED)
+ListImages = Callable[[], Awaitable[Sequence[cri.Image]]]
+AskCredentials = Callable[[], Awaitable[Sequence[Credential]]]
+
+
+class IntentNotRecorded(Exception):
+    """A pull that would leave no trace must not begin; the text says why."""
+
+
+class PullInProgress:
+    """One pull, from its intent to its end."""
+
+    def __init__(self, ledger: PullRecords, image: str, intent: Intent) -> None:
+        self._ledger = ledger
+        self._image = image
+        self._intent = intent
+        self.recorded = False
+
+    async def succeeded(self, image_ref: str, credential: Credential | None) -> None:
+        """The image has arrived; None: no credential was needed.
+
+        Seen through even if the pod goes away meanwhile.
+        """
+        self.recorded = True
+        await self._ledger.finish(self._image, self._intent, image_ref, grants_of(credential))
+
+
+class PullRecords:
+    """The pull records of one node."""
+
+    def __init__(
+        self,
+        store: RecordStore,
+        verification: Verification,
+        list_images: ListImages,
+        metrics: RecordMetrics,
+    ) -> None:
+        self._store = store
+        self._verification = verification
+        self._list_images = list_images
+        self._metrics = metrics
+        self._opened = False
+        self._unfinished: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Read what is on disk, once; leftover intents of images that are there become records.
+
+        Raises:
+            OSError: the directories can't be used.
+        """
+        if self._opened:
+            return
+        async with self._store.lock:
+            if self._opened:
+                return
+            for image in await self._store.load():
+                intent = self._store.intents.of(full_name(image))
+                intent.names.add(image)
+                intent.uncertain = True
+            self._opened = True
+            if len(self._store.intents):
+                await self._settle()
+            self._store.count()
+
+    async def may_use(self, image: str, image_ref: str, credentials: AskCredentials) -> bool:
+        """Whether a pod may use an image that is on the node without a pull.
+
+        Args:
+            image: as in the pod.
+            image_ref: the runtime's id of it.
+            credentials: what the pod could show the registry; asked only when that matters.
+        """
+        try:
+            await self.open()
+            record = await self._store.find(image_ref)
+        except (MalformedRecord, OSError) as error:
+            logger.warning(
+                "pull record not readable: the image is pulled again",
+                extra={"image": image, "image_ref": image_ref, "error": str(error)},
+            )
+            outcome = Outcome.ERROR
+        else:
+            outcome = await self._verify(image, record, image_ref, credentials)
+        self._metrics.access_checked(outcome)
+        return outcome.allows
+
+    async def _verify(
+        self, image: str, record: PulledRecord | None, image_ref: str, credentials: AskCredentials
+    ) -> Outcome:
+        pulled_here = record is not None or full_name(image) in self._store.intents
+        if not self._verification.needed(image, pulled_here=pulled_here):
+            return Outcome.POLICY_ALLOWED
+        repository = repository_as_given(image)
+        told = by_record(record, repository)
+        if isinstance(told, Outcome):
+            return told
+        proof = by_credentials(told, await credentials())
+        if not proof.learned.empty:
+            try:
+                await self._see_through(self._grow(image_ref, repository, proof.learned))
+            except OSError as error:
+                _not_written(image, error)
+        return proof.outcome
+
+    @asynccontextmanager
+    async def pulling(self, image: str) -> AsyncIterator[PullInProgress]:
+        """Around a pull of an image, named as in the pod.
+
+        Anything that ends it but a plain answer of the runtime leaves the intent.
+
+        Raises:
+            IntentNotRecorded: nothing can be written.
+        """
+        try:
+            await self.open()
+        except OSError as error:
+            raise _unrecorded(error) from error
+        name = full_name(image)
+        intent = self._store.intents.of(name)
+        intent.pulls += 1
+        pull = PullInProgress(self, image, intent)
+        certain = False
+        try:
+            await self._announce(image, intent)
+            yield pull
+            certain = True
+        except (CRIError, IntentNotRecorded, PullRateExceeded) as error:
+            certain = not (isinstance(error, CRIError) and error.code in _UNCERTAIN)
+            raise
+        finally:
+            if not pull.recorded:
+                intent.uncertain = intent.uncertain or not certain
+                await self._see_through(self._end(name, intent))
+
+    async def finish(self, image: str, intent: Intent, image_ref: str, grants: Grants) -> None:
+        """Record a pull that succeeded, then drop its intent."""
+        await self._see_through(self._finish(image, intent, image_ref, grants))
+
+    async def prune(self, present: Collection[str], before: float) -> None:
+        """Drop the records of images that are gone, and settle what is uncertain.
+
+        Args:
+            present: refs of all images on the node, listed after ``before``.
+            before: Unix seconds; younger records are kept.
+        """
+        try:
+            await self.open()
+            async with self._store.lock:
+                await self._store.prune(present, before)
+                if any(self._store.intents.uncertain()):
+                    await self._settle()
+        except OSError as error:
+            logger.warning("pull records not pruned", extra={"error": str(error)})
+        self._store.count()
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        if self._unfinished:
+            await asyncio.wait(self._unfinished)
+
+    async def _settle(self) -> None:
+        """Images of uncertain pulls that are on the node become records of nobody's."""
+        try:
+            arrived = ids_by_name(await self._list_images())
+        except CRIError as error:
+            logger.warning("unfinished pulls not looked up", extra={"error": str(error)})
+            return
+        for name, intent in self._store.intents.uncertain():
+            if (image_ref := arrived.get(name)) is not None:
+                await self._store.grow(image_ref, "", NOBODY)
+                intent.uncertain = False
+                await self._store.withdraw(name, intent)
+        for name, intent in self._store.intents.excess(self._store.max_intents, arrived):
+            intent.uncertain = False
+            await self._store.withdraw(name, intent)
+
+    async def _announce(self, image: str, intent: Intent) -> None:
+        async with self._store.lock:
+            try:
+                await self._store.announce(image, intent)
+            except OSError as error:
+                raise _unrecorded(error) from error
+            finally:
+                self._store.count()
+
+    async def _grow(self, image_ref: str, repository: str, grants: Grants) -> None:
+        async with self._store.lock:
+            await self._store.grow(image_ref, repository, grants)
+            self._store.count()
+
+    async def _finish(self, image: str, intent: Intent, image_ref: str, grants: Grants) -> None:
+        try:
+            await self._grow(image_ref, repository_as_given(image), grants)
+            intent.uncertain = False
+        except OSError as error:
+            intent.uncertain = True
+            _not_written(image, error)
+        await self._end(full_name(image), intent)
+
+    async def _end(self, name: str, intent: Intent) -> None:
+        intent.pulls -= 1
+        async with self._store.lock:
+            try:
+                await self._store.withdraw(name, intent)
+                if len(self._store.intents) > 2 * self._store.max_intents:
+                    await self._settle()
+            except OSError as error:
+                intent.uncertain = True
+                logger.warning("pull intent not removed", extra={"error": str(error)})
+            self._store.count()
+
+    async def _see_through(self, step: Coroutine[Any, Any, None]) -> None:
+        """Do something to its end even if the caller is cancelled meanwhile."""
+        task = asyncio.get_running_loop().create_task(step)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        await asyncio.shield(task)
+
+
+def _unrecorded(error: OSError) -> IntentNotRecorded:
+    return IntentNotRecorded(f"failed to record image pull intent: {error}")
+
+
+def _not_written(image: str, error: OSError) -> None:
+    logger.warning("pull record not written", extra={"image": image, "error": str(error)})

@@ -1,0 +1,32 @@
+"""One name for an image however it is written, so that aliases of it are seen to be one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeletpy.images.reference import DEFAULT_TAG, InvalidReference, parse_reference
+from kubeletpy.remote.generated import api_pb2 as cri
+
+
+def full_name(image: str) -> str:
+    """``docker.io/library/busybox:latest`` of ``busybox``; by digest if there is one.
+
+    What is no image name is its own.
+    """
+    try:
+        reference = parse_reference(image)
+    except InvalidReference:
+        return image
+    if reference.digest:
+        return f"{reference.repository}@{reference.digest}"
+    return f"{reference.repository}:{reference.tag or DEFAULT_TAG}"
+
+
+def ids_by_name(images: Iterable[cri.Image]) -> dict[str, str]:
+    """Full name -> the runtime's id, for all tags and digests on the node."""
+    return {
+        full_name(name): image.id
+        for image in images
+        for name in (*image.repo_tags, *image.repo_digests)
+        if image.id
+    }

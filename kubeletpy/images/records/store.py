@@ -1,0 +1,136 @@
+"""Records and intents in memory and on disk, kept alike: the disk first, then the memory.
+
+Files are touched on threads, one at a time: whoever changes something holds ``lock``. Must never
+decide who may use an image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from kubeletpy.clock import Clock
+from kubeletpy.images.metrics import RecordMetrics
+from kubeletpy.images.records.files import RecordFiles
+from kubeletpy.images.records.index import RecordIndex
+from kubeletpy.images.records.intents import Intent, Intents
+from kubeletpy.images.records.model import (
+    Grants,
+    MalformedRecord,
+    PulledRecord,
+    file_name,
+    with_grants,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_INTENTS = 1024
+MAX_RECORDS = 2000
+
+
+class RecordStore:
+    """What is known of pulls. All methods may raise OSError."""
+
+    def __init__(
+        self,
+        files: RecordFiles,
+        clock: Clock,
+        metrics: RecordMetrics,
+        *,
+        max_intents: int = MAX_INTENTS,
+        max_records: int = MAX_RECORDS,
+    ) -> None:
+        """``max_records``: held in memory; ``max_intents``: kept when nobody pulls any more."""
+        self._files = files
+        self._clock = clock
+        self._metrics = metrics
+        self.max_intents = max(1, min(max_intents, MAX_INTENTS))
+        self._max_records = max(1, min(max_records, MAX_RECORDS))
+        self.intents = Intents()
+        self._index = RecordIndex(self._max_records)
+        self._on_disk = 0
+        self.lock = asyncio.Lock()
+
+    async def load(self) -> list[str]:
+        """Read what is on disk; the images of its intents."""
+        loaded = await asyncio.to_thread(self._files.load)
+        for problem in loaded.problems:
+            logger.warning("pull record left out", extra={"problem": problem})
+        self._index.fill(loaded.records, loaded.unreadable)
+        self._on_disk = len(loaded.records)
+        return loaded.intents
+
+    async def find(self, image_ref: str) -> PulledRecord | None:
+        """The record of an image, in nearly all cases from memory.
+
+        Raises:
+            MalformedRecord: there is one, but it can't be read.
+        """
+        found = self._index.get(image_ref)
+        if found is not None:
+            return found
+        if self._index.unreadable(image_ref):
+            raise MalformedRecord("the file is no pull record")
+        if self._index.complete:
+            return None
+        found = await asyncio.to_thread(self._files.read_record, image_ref)
+        if found is not None:
+            self._index.put(found)
+        return found
+
+    async def grow(self, image_ref: str, repository: str, grants: Grants) -> None:
+        """Add to the record of an image; made if there is none. Nothing new writes nothing."""
+        try:
+            old = await self.find(image_ref)
+        except MalformedRecord:
+            old = None
+        new = with_grants(old, image_ref, repository, grants, self._clock.now())
+        if new is old:
+            return
+        await asyncio.to_thread(self._files.write_record, new)
+        self._on_disk += old is None
+        self._index.put(new)
+
+    async def announce(self, image: str, intent: Intent) -> None:
+        """Write an intent; ``image`` is as in the pod."""
+        if image in intent.names:
+            return
+        try:
+            await asyncio.to_thread(self._files.write_intent, image)
+        finally:
+            # even if this is cancelled: the thread goes on and makes the file
+            intent.names.add(image)
+
+    async def withdraw(self, name: str, intent: Intent) -> None:
+        """Remove an intent, if it is over."""
+        for image in sorted(intent.names):
+            if not intent.over:
+                return
+            await asyncio.to_thread(self._files.remove_intent, image)
+            intent.names.discard(image)
+        if intent.over:
+            self.intents.drop(name, intent)
+
+    async def prune(self, present: Collection[str], before: float) -> None:
+        """Remove records, last updated before a Unix time, of images that are not present."""
+        if not self._index.complete:
+            await self.load()
+        for record in self._index:
+            # whole seconds: that is all a file tells
+            if record.image_ref not in present and int(record.updated_at) < int(before):
+                await asyncio.to_thread(self._files.remove_record, record.image_ref)
+                self._index.remove(record.image_ref)
+                self._on_disk -= 1
+        names = {file_name(image_ref) for image_ref in present}
+        for name in self._index.unreadable_files() - names:
+            await asyncio.to_thread(self._files.remove_file, name)
+            self._index.forget_unreadable(name)
+
+    def count(self) -> None:
+        """Tell the metrics."""
+        intents, records = len(self.intents), len(self._index)
+        self._metrics.records_on_disk(intents, self._on_disk)
+        self._metrics.records_in_memory(
+            intents * 100 // self.max_intents, records * 100 // self._max_records
+        )

@@ -1,0 +1,124 @@
+"""May a pod use an image that is on the node without showing the registry its credentials? Pure.
+
+Source: docs/reference, images, verification (imagePullCredentialsVerificationPolicy, KEP-2535).
+Must never do I/O: credentials and records are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
+from kubeletpy.images.records.model import NOBODY, Grants, PulledRecord, grants_of
+from kubeletpy.images.reference import InvalidReference, parse_reference
+
+LEARNED_LIMIT = 100
+"""Secrets of one image and repository from which on no more are learned without a pull."""
+
+
+class VerificationPolicy(StrEnum):
+    """imagePullCredentialsVerificationPolicy."""
+
+    NEVER = "NeverVerify"
+    NEVER_PRELOADED = "NeverVerifyPreloadedImages"
+    NEVER_ALLOWLISTED = "NeverVerifyAllowlistedImages"
+    ALWAYS = "AlwaysVerify"
+
+
+class Outcome(StrEnum):
+    """Label ``result`` of kubelet_imagemanager_image_mustpull_checks_total."""
+
+    POLICY_ALLOWED = "credentialPolicyAllowed"
+    RECORD_FOUND = "credentialRecordFound"
+    MUST_AUTHENTICATE = "mustAuthenticate"
+    ERROR = "error"
+
+    @property
+    def allows(self) -> bool:
+        """Whether the image may be used as it is."""
+        return self in (Outcome.POLICY_ALLOWED, Outcome.RECORD_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Which images need a proof."""
+
+    policy: VerificationPolicy = VerificationPolicy.NEVER_PRELOADED
+    allowlist: tuple[str, ...] = ()
+    """Repositories, or prefixes that end in ``/*``."""
+
+    def needed(self, image: str, *, pulled_here: bool) -> bool:
+        """Whether an image needs one.
+
+        Args:
+            image: as in the pod.
+            pulled_here: whether this node pulled it, as far as is known.
+        """
+        if self.policy is VerificationPolicy.NEVER_PRELOADED:
+            return pulled_here
+        if self.policy is VerificationPolicy.NEVER_ALLOWLISTED:
+            return not self._listed(image)
+        return self.policy is VerificationPolicy.ALWAYS
+
+    def _listed(self, image: str) -> bool:
+        name = repository_as_given(image) or image
+        return any(
+            name.startswith(entry[:-1]) if entry.endswith("/*") else name == entry
+            for entry in self.allowlist
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a pod's credentials prove, and what that teaches."""
+
+    outcome: Outcome
+    learned: Grants = NOBODY
+    """To be recorded, so that it counts next time too."""
+
+
+def repository_as_given(image: str) -> str:
+    """The image name as in the pod, without tag and digest; empty when it is no image name."""
+    try:
+        reference = parse_reference(image)
+    except InvalidReference:
+        return ""
+    name = image.removesuffix(f"@{reference.digest}") if reference.digest else image
+    return name.removesuffix(f":{reference.tag}") if reference.tag else name
+
+
+def by_record(record: PulledRecord | None, repository: str) -> Outcome | Grants:
+    """The outcome when the record alone tells; else the grants that credentials must match."""
+    grants = record.grants.get(repository) if record is not None and repository else None
+    if grants is None or grants.empty:
+        return Outcome.MUST_AUTHENTICATE
+    return Outcome.RECORD_FOUND if grants.everybody else grants
+
+
+def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
+    """Whether a pod that has these credentials has proved what it must."""
+    for credential in credentials:
+        source = credential.source
+        if isinstance(source, SecretSource):
+            proof = _by_secret(grants, credential, source)
+            if proof is not None:
+                return proof
+    account = next((c.source for c in credentials if isinstance(c.source, AccountSource)), None)
+    if account is not None and account in grants.accounts:
+        return Proof(Outcome.RECORD_FOUND)
+    return Proof(Outcome.MUST_AUTHENTICATE)
+
+
+def _by_secret(grants: Grants, credential: Credential, source: SecretSource) -> Proof | None:
+    """By the same credential, or by the same Secret, whose credential has changed since."""
+    known = credential.fingerprint in grants.secrets.values()
+    if not known and source not in grants.secrets:
+        return None
+    if grants.secrets.get(source) == credential.fingerprint:
+        return Proof(Outcome.RECORD_FOUND)
+    may_learn = len(grants.secrets) < LEARNED_LIMIT
+    if may_learn:
+        return Proof(Outcome.RECORD_FOUND, grants_of(credential))
+    return Proof(Outcome.RECORD_FOUND) if known else None

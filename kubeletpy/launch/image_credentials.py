@@ -1,0 +1,51 @@
+"""Who may use which image: pull records as the settings want them.
+
+Must never read a credential.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubeletpy.clock import Clock
+from kubeletpy.config import KubeletSettings
+from kubeletpy.images.records.files import RecordFiles
+from kubeletpy.images.records.ledger import PullRecords
+from kubeletpy.images.records.store import RecordStore
+from kubeletpy.images.records.verify import Verification, VerificationPolicy
+from kubeletpy.launch.errors import LaunchError
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.remote.protocol import ImageService
+
+_RECORDS_PER_POD = 5
+_INTENTS_PER_POD = 2
+
+
+async def open_pull_records(
+    settings: KubeletSettings, root: Path, images: ImageService, clock: Clock, metrics: Metrics
+) -> PullRecords | None:
+    """The pull records below ``root``; None when their feature gate is off.
+
+    Raises:
+        LaunchError: they can't be read.
+    """
+    if not settings.feature_gates.enabled("KubeletEnsureSecretPulledImages"):
+        return None
+    parallel = settings.max_parallel_image_pulls or 0
+    store = RecordStore(
+        RecordFiles(root),
+        clock,
+        metrics.pull_records,
+        max_intents=_INTENTS_PER_POD * max(settings.max_pods, parallel),
+        max_records=_RECORDS_PER_POD * settings.max_pods,
+    )
+    verification = Verification(
+        VerificationPolicy(settings.image_pull_credentials_verification_policy),
+        settings.preloaded_images_verification_allowlist,
+    )
+    records = PullRecords(store, verification, images.list_images, metrics.pull_records)
+    try:
+        await records.open()
+    except OSError as error:
+        raise LaunchError(f"{root}/image_manager can't be read: {error}") from error
+    return records
