@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -192,7 +193,10 @@ def table(found: dict[str, list[float]]) -> str:
 
 
 async def run(generation: int, rounds: int, timelines: Path | None) -> None:
-    """Measure and print."""
+    """Measure and print; SIGTERM ends it as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with make_stand(generation) as stand:
         print(table(await measure(stand, rounds, timelines)))
 

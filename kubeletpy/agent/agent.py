@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.agent import making
 from kubeletpy.agent.health import AgentHealth
+from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.protocol import NoPodCgroups
 from kubeletpy.events.log_recorder import LogRecorder
@@ -46,6 +48,7 @@ from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.early_looks import EarlyLooks
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.loop import SyncLoop
@@ -81,7 +84,8 @@ class Agent:
         self.recorder: EventRecorder = self._events or LogRecorder()
         self.cgroups = self._make_cgroups()
         self.traces = Traces()
-        self.runtime = making.runtime_manager(parts, self.recorder, self.cgroups)
+        self.actuated = making.resource_state(parts, "actuated_pods_state")
+        self.runtime = making.runtime_manager(parts, self.recorder, self.cgroups, self.actuated)
         self.monitor = RuntimeMonitor(self.runtime, self._node_changed)
         self.statuses = ApiStatusManager(
             api,
@@ -96,10 +100,12 @@ class Agent:
         self.node = making.node_manager(parts, self.recorder, self._node_health)
         self.mirrors = making.mirrors(parts, self.pods, self.node)
         self.own_node = making.own_node(parts, self.recorder, self.node)
-        self.volumes = making.volumes(parts, self.recorder, self._volumes_changed)
+        self.volumes = making.volumes(parts, self.recorder, self._wake)
         self.directories = PodDirectories(
             parts.root_dir / "pods", self.volumes.release_orphan, self._directories_swept
         )
+        self.allocated = making.resource_state(parts, "allocated_pods_state")
+        self.allocations = self._make_allocations()
         self.workers = self._make_workers(api)
         self.pleg = Pleg(
             self.runtime,
@@ -118,6 +124,8 @@ class Agent:
             on_change=self._runtime_changed,
             rng=parts.rng,
         )
+        self.early_looks = EarlyLooks(parts.runtime, self.cache, self.pleg, self.pods.current)
+        self.cache.subscribe(self.early_looks.changed)
         self._sources = making.sources(parts, lambda: self.loop, self.own_node)
         self.loop = self._make_loop()
         self.upkeep = making.upkeep(
@@ -138,6 +146,8 @@ class Agent:
             sync_frequency=parts.requeue.sync_frequency,
         )
         self.explain = self._make_explain()
+        self.companions: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
+        """Further tasks that live and die with the agent: name, and what makes it."""
         if parts.on_connection is not None:
             parts.on_connection(self.monitor.connection_changed)
 
@@ -168,6 +178,20 @@ class Agent:
             rng=parts.rng,
         )
 
+    def _make_allocations(self) -> AllocationManager:
+        return AllocationManager(
+            self.allocated,
+            self.recorder,
+            self.parts.clock,
+            rules=self.parts.resizes,
+            metrics=self.metrics.resizes,
+            judge=self._resize_refused,
+            current=self.pods.get,
+            sync=self._wake,
+            sources_ready=lambda: self.loop.all_sources_ready,
+            decided=self._decided,
+        )
+
     def _make_gate(self) -> AdmissionGate:
         return AdmissionGate(
             self._admission_state,
@@ -194,6 +218,8 @@ class Agent:
             kube_api=api,
             mirrors=self.mirrors,
             cgroups=self.cgroups or NoPodCgroups(),
+            resizes=self.allocations,
+            actuated=self.actuated.pod,
             decided=self._decided,
             network_error=self.monitor.network_error,
             host_ips=lambda: parts.node_ips,
@@ -210,12 +236,14 @@ class Agent:
             settings=parts.requeue,
             rng=parts.rng,
             current_pod=self.pods.current,
+            allocated=self.allocations.allocated,
             traces=self.traces,
             metrics=self.metrics.workers,
             on_finished=self._pod_finished,
         )
 
     def _make_loop(self) -> SyncLoop:
+        self.gate = self._make_gate()
         delete_mirror = self.mirrors.delete if self.mirrors is not None else lambda mirror: None
         return SyncLoop(
             self._sources,
@@ -235,7 +263,8 @@ class Agent:
             dead_containers=self._make_dead_containers(),
             recorder=self.recorder,
             clock=self.parts.clock,
-            admit=self._make_gate(),
+            admit=self.gate,
+            allocations=self.allocations,
             runtime_error=self._runtime_error,
             on_api_object=self.statuses.reconcile,
         )
@@ -306,6 +335,7 @@ class Agent:
         if self.cgroups is not None:
             tasks.append(("cgroups", self.cgroups.run()))
         tasks += [(f"source-{name}", make()) for name, make in self._sources.items()]
+        tasks += [(name, make()) for name, make in self.companions]
         if self.shutdown.enabled:
             tasks.append(("node-shutdown", self.shutdown.run()))
         if self._events is not None:
@@ -325,10 +355,14 @@ class Agent:
             async with asyncio.timeout(STOP_S):
                 await self.workers.close()
                 await self.probes.close()
+                self.early_looks.close()
                 if self.mirrors is not None:
                     await self.mirrors.close()
                 await self.statuses.close()
                 await self.directories.close()
+                self.allocations.close()
+                await self.allocated.close()
+                await self.actuated.close()
                 if self.cgroups is not None:
                     await self.cgroups.close()
                 await self.runtime.drain(STOP_S / 2)
@@ -377,7 +411,7 @@ class Agent:
     def _directories_swept(self) -> None:
         self.loop.tell_hooks_again()
 
-    def _volumes_changed(self, uid: str) -> None:
+    def _wake(self, uid: str) -> None:
         self.loop.sync_pod(uid)
 
     def _runtime_changed(self, uid: str, events: Sequence[Any]) -> None:
@@ -395,7 +429,7 @@ class Agent:
             return
         current = self.pods.current(uid)
         if current is not None:
-            self.syncer.refresh_status(*current)
+            self.syncer.refresh_status(self.allocations.allocated(current[0]), current[1])
         self.loop.sync_pod(uid)
 
     def _pod_finished(self, uid: str) -> None:
@@ -410,7 +444,11 @@ class Agent:
         return self.pods.get(uid) is not None or self.workers.could_have_running_containers(uid)
 
     def _active_pods(self) -> list[Pod]:
-        return self.loop.active_pods()
+        return [self.allocations.allocated(pod) for pod in self.loop.active_pods()]
+
+    def _resize_refused(self, pod: Pod) -> Rejection | None:
+        others = [other for other in self.loop.admitted_pods() if other.uid != pod.uid]
+        return self.gate.fits(pod, others)
 
     def _has_volumes(self, uid: str) -> bool:
         try:
@@ -420,6 +458,8 @@ class Agent:
 
     def _after_housekeeping(self, found: NodePods) -> None:
         self.probes.forget_except(found.possibly_running)
+        self.allocations.keep(found.desired)
+        self.actuated.keep(found.desired | found.possibly_running)
         self.directories.sweep_soon(found.desired | found.possibly_running)
         if self.cgroups is not None:
             self.cgroups.sweep_soon()

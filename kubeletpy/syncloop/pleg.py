@@ -96,6 +96,11 @@ class Pleg:
         self._interval = 0.0
         self._wake.set()
 
+    @property
+    def has_events(self) -> bool:
+        """Whether the runtime tells by itself what happens."""
+        return self._events_flow
+
     def relist_soon(self) -> None:
         """Something happened that can not be told otherwise."""
         self._wake.set()
