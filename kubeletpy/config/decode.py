@@ -31,7 +31,9 @@ _BRANCHES = frozenset(
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def parse(text: str, report: Report) -> Document:
+def parse(
+    text: str, report: Report, *, versions: tuple[str, ...] = (API_VERSION,), kind: str = KIND
+) -> Document:
     """Read one YAML or JSON document; reports syntax errors, duplicate keys and a wrong kind."""
     try:
         check_depth(text, _Loader)
@@ -49,11 +51,11 @@ def parse(text: str, report: Report) -> Document:
         return {}
     for path in duplicates:
         report.add(path, None, "is given twice", missing=True)
-    for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+    for name, wanted in (("apiVersion", versions), ("kind", (kind,))):
         if name not in value:
-            report.add(name, None, f"is required: {wanted}", missing=True)
-        elif value[name] != wanted:
-            report.add(name, value[name], f"must be {wanted}")
+            report.add(name, None, f"is required: {' or '.join(wanted)}", missing=True)
+        elif value[name] not in wanted:
+            report.add(name, value[name], f"must be {' or '.join(wanted)}")
     return value
 
 
