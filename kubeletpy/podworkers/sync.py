@@ -181,6 +181,7 @@ async def _runtime_round(ctx: SyncContext) -> PodSyncResult:
                 on_sandbox_ready=early.sandbox_ready,
                 is_terminating=ctx.is_terminating,
                 on_plan=ctx.planned,
+                told=lambda: ctx.services.statuses.is_told(ctx.pod.uid),
             )
         )
     finally:

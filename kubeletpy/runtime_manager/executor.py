@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
 from kubeletpy.pods.pod import ContainerKind, field_path, is_sidecar
-from kubeletpy.pods.runtime_status import ContainerState
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.actions import StartContainer
+from kubeletpy.runtime_manager.gc_selection import SHOWN
 from kubeletpy.runtime_manager.results import StartError, SyncAction
 from kubeletpy.runtime_manager.sandbox import (
     NotWanted,
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 REMOVE_CONTAINER_ERROR = "RemoveContainerError"
 CRASH_LOOP = "CrashLoopBackOff"
+_ENDED = (ContainerState.EXITED, ContainerState.UNKNOWN)
 
 
 async def run_steps(run: SyncRun, parts: Parts) -> None:
@@ -64,10 +67,7 @@ async def kill_pod(run: SyncRun, parts: Parts) -> None:
     if any(result.error is not None for result in results):
         raise StopSync
     if plan.create_sandbox:
-        init_names = {container["name"] for container in run.pod.init_containers}
-        for record in run.status.containers:
-            if record.name in init_names:
-                await _remove_quietly(run, parts, record.id)
+        await _remove_ended(run, parts, keep=0)
 
 
 async def kill_containers(run: SyncRun, parts: Parts) -> None:
@@ -110,15 +110,7 @@ async def reset_containers(run: SyncRun, parts: Parts) -> None:
 
 async def prune_init_containers(run: SyncRun, parts: Parts) -> None:
     """Of each init container keep the newest ended record: retries would pile up."""
-    for container in run.pod.init_containers:
-        ended = [
-            record
-            for record in run.status.containers
-            if record.name == container["name"]
-            and record.state in (ContainerState.EXITED, ContainerState.UNKNOWN)
-        ]
-        for record in ended[1:]:
-            await _remove_quietly(run, parts, record.id)
+    await _remove_ended(run, parts, keep=1)
 
 
 async def create_sandbox(run: SyncRun, parts: Parts) -> None:
@@ -209,7 +201,8 @@ async def _start(run: SyncRun, parts: Parts, action: StartContainer, turn: Turn)
     if run.request.is_terminating() or config is None:
         turn.created.set()
         return False
-    held = parts.crash_loops.admit(run.pod, action.container, run.status, parts.tools.clock.now())
+    runs = _of_this_sandbox(run) if action.kind is ContainerKind.INIT else run.status
+    held = parts.crash_loops.admit(run.pod, action.container, runs, parts.tools.clock.now())
     if held is not None:
         turn.created.set()
         reference = pod_reference(run.pod, field_path(action.kind, action.name))
@@ -251,6 +244,12 @@ async def _start(run: SyncRun, parts: Parts, action: StartContainer, turn: Turn)
     return True
 
 
+def _of_this_sandbox(run: SyncRun) -> PodRuntimeStatus:
+    """What an init container did in another sandbox holds it back in this one no more."""
+    ours = tuple(c for c in run.status.containers if c.sandbox_id in ("", run.sandbox_id))
+    return replace(run.status, containers=ours)
+
+
 def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> None:
     step = (
         SyncAction.INIT_CONTAINER
@@ -260,6 +259,24 @@ def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> 
     run.add(step, action.name, error, action.reason)
     if error is not None:
         run.start_errors[action.name] = error
+
+
+async def _remove_ended(run: SyncRun, parts: Parts, *, keep: int) -> None:
+    """Of each init container keep the newest ``keep`` ended records.
+
+    Until the API knows how they ended, what a status can show of each stays; in a new sandbox
+    nobody takes it for a run of that sandbox (:mod:`.init_containers`).
+    """
+    if not run.request.told():
+        keep = max(keep, SHOWN)
+    for container in run.pod.init_containers:
+        ended = [
+            record
+            for record in run.status.containers
+            if record.name == container["name"] and (not keep or record.state in _ENDED)
+        ]
+        for record in ended[keep:]:
+            await _remove_quietly(run, parts, record.id)
 
 
 async def _remove_quietly(run: SyncRun, parts: Parts, container_id: str) -> None:

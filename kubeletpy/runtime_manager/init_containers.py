@@ -52,6 +52,8 @@ class _Walk:
     pod: Pod
     status: PodRuntimeStatus
     probes: ProbeResults
+    sandbox: str
+    """Id of the newest one."""
     initialized: bool
     seen: bool
     """A later init container has a record, or regular containers have been created."""
@@ -96,7 +98,7 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, probes: ProbeResult
         for container in pod.containers
         for record in (status.newest(container["name"]),)
     )
-    walk = _Walk(pod, status, probes, initialized=regular_created, seen=regular_created)
+    walk = _Walk(pod, status, probes, sandbox, initialized=regular_created, seen=regular_created)
     for index in range(len(containers) - 1, -1, -1):
         _judge(walk, index)
         if walk.kill_pod_reason:
@@ -122,6 +124,8 @@ def _judge(walk: _Walk, index: int) -> None:
     container = walk.pod.init_containers[index]
     record = walk.status.newest(container["name"])
     sidecar = is_sidecar(container)
+    if record is not None and not record.running and record.sandbox_id not in ("", walk.sandbox):
+        record = None  # kept for the status to tell of: initialisation begins anew in each sandbox
     if record is None:
         if walk.seen and sidecar:
             walk.starts[index] = "it should keep running and has no container"

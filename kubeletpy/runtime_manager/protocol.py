@@ -79,6 +79,8 @@ class SyncPodRequest:
     """Told what is going to be done and why, before it is; the result has only what is new."""
     is_terminating: Callable[[], bool] = lambda: False
     """Whether termination was asked for meanwhile: the sync then starts nothing more."""
+    told: Callable[[], bool] = lambda: True
+    """Whether the API knows what ``status`` says: records that it still needs stay until then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -404,6 +404,43 @@ async def test_old_records_of_init_containers_go(tmp_path: Path) -> None:
 
 
 @on_virtual_time
+async def test_what_the_api_does_not_know_yet_stays(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("app", init=("one", "two"))
+    untold: dict[str, Any] = {"told": lambda: False}
+    await node.sync(pod)
+    for attempt in range(3):
+        node.runtime.end(f"container-one-{attempt}", 1)
+        await node.refresh(pod)
+        await asyncio.sleep(400)
+        await node.sync(pod, **untold)
+    assert list(node.runtime.containers) == [f"container-one-{n}" for n in (1, 2, 3)]
+    node.runtime.end("container-one-3", 0)
+    await node.refresh(pod)
+    await node.sync(pod)
+    node.runtime.end("container-two-0", 0)
+    await node.runtime.stop_pod_sandbox("sandbox-web-0")
+    await node.refresh(pod)
+    await node.sync(pod, **untold)
+    # both ends are still there for the status, and initialisation begins anew all the same
+    assert {"container-one-3", "container-two-0"} < set(node.runtime.containers)
+    assert node.runtime.running() == ["one"]
+    node.runtime.end("container-one-4", 0)
+    await node.refresh(pod)
+    await node.sync(pod)
+    assert node.runtime.running() == ["two"]
+    node.runtime.end("container-two-1", 0)
+    await node.refresh(pod)
+    await node.sync(pod)
+    assert node.runtime.running() == ["app"]
+    assert sorted(node.runtime.containers) == [
+        "container-app-0",
+        "container-one-4",
+        "container-two-1",
+    ]
+
+
+@on_virtual_time
 async def test_unwanted_containers_are_killed_side_by_side(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     await node.sync(make_pod("a", "b", terminationGracePeriodSeconds=30))
