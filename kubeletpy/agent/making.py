@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.gc import ImageGarbageCollector
@@ -50,8 +51,10 @@ def runtime_manager(
 ) -> KubeRuntimeManager:
     """What drives the runtime."""
     seams = parts.seams
-    if cgroups is not None:
-        seams = replace(seams, cgroup_parent=cgroups.parent)
+    if cgroups is not None and parts.cgroups is not None:
+        seams = replace(
+            seams, cgroup_parent=cgroups.parent, pod_limits=KernelPodLimits(parts.cgroups, cgroups)
+        )
     if (namespaces := parts.user_namespaces) is not None:
         seams = replace(
             seams,

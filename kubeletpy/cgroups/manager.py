@@ -91,6 +91,12 @@ class PodCgroups:
                 self._tree.create_pod(pod)
         self._paths[pod.uid] = self._tree.pod_path(pod)
 
+    def resized(self, pod: Pod) -> None:
+        """A pod that runs asks for something else than before."""
+        self._cpu.pop(pod.uid, None)
+        self._remember(pod)
+        self._refresh_burstable()
+
     async def destroy(self, pod: Pod) -> None:
         """Remove the pod's cgroup, killing what is left in it. Raises CgroupError."""
         path = self._paths.get(pod.uid) or self._tree.pod_path(pod)
@@ -105,6 +111,7 @@ class PodCgroups:
         finally:
             self._removing.discard(uid)
         self._paths.pop(uid, None)
+        self._tree.forget(path)
         if self._cpu.pop(uid, 0):
             self._refresh_burstable()
 

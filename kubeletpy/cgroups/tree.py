@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
+from kubeletpy.cgroups.limits_read import read_limits, with_more
 from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
     CgroupResources,
@@ -54,6 +56,8 @@ class CgroupTree:
         self.options = options
         self.names = options.names
         self._burstable_shares: int | None = None
+        self._given: dict[str, CgroupResources] = {}
+        """Path of a pod's cgroup -> its limits, where they must be set again (systemd)."""
 
     def prepare(self) -> None:
         """Make the groups; those there are stay as they are but for what is fixed.
@@ -103,21 +107,46 @@ class CgroupTree:
 
     def create_pod(self, pod: Pod) -> None:
         """Make the pod's cgroup with its limits. Raises CgroupError."""
-        self.files.create(self.pod_path(pod), self._limits(pod))
+        path, limits = self.pod_path(pod), self.pod_limits(pod)
+        self.files.create(path, limits)
+        self._give(path, limits)
 
     def limit_again(self, pod: Pod) -> None:
-        """Set the pod's limits once more where somebody else may have changed them.
+        """Set the limits that the pod has once more where somebody else may have changed them.
 
         systemd sets what it knows of a slice when something starts in it. Raises CgroupError.
         """
         if self.names.driver is Driver.SYSTEMD:
-            self.files.write(self.pod_path(pod), self._limits(pod))
+            path = self.pod_path(pod)
+            if (given := self._given.get(path)) is not None:
+                self.files.write(path, given)
 
-    def _limits(self, pod: Pod) -> CgroupResources:
+    def pod_limits(self, pod: Pod) -> CgroupResources:
+        """The limits that a pod is to have. Raises CgroupError."""
         try:
             return pod_resources(pod, self.options.pods)
         except ValueError as error:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+
+    def read_limits(self, pod: Pod) -> CgroupResources:
+        """cpu and memory limits that the pod's cgroup has. Raises CgroupError."""
+        path = self.pod_path(pod)
+        limits = read_limits(self.files.version, partial(self.files.read, path))
+        if limits is None:
+            raise CgroupError(f"cgroup {path} does not tell its cpu and memory limits")
+        return limits
+
+    def note_limits(self, pod: Pod, limits: CgroupResources) -> None:
+        """These of a pod's limits are set now. Raises CgroupError."""
+        self._give(self.pod_path(pod), limits)
+
+    def forget(self, path: str) -> None:
+        """A pod's cgroup is gone."""
+        self._given.pop(path, None)
+
+    def _give(self, path: str, limits: CgroupResources) -> None:
+        if self.names.driver is Driver.SYSTEMD:
+            self._given[path] = with_more(self._given.get(path), limits)
 
     def starve(self, path: str) -> None:
         """Leave a cgroup that can not go yet as little cpu as there is. Raises CgroupError."""

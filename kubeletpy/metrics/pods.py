@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 from kubeletpy.metrics.families import POD_START_SECONDS, Families
 
+RESIZE_MILLISECONDS = (
+    *(10, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000),
+)
 STATUS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60)
 
 
@@ -115,6 +119,12 @@ class PodStartMetrics:
         self.started_user_namespaced_pods_errors = families.counter(
             "kubelet_started_user_namespaced_pods_errors_total",
             "Syncs with an error of pods with a user namespace.",
+        )
+        self.pod_resize_duration = families.histogram(
+            "kubelet_pod_resize_duration_milliseconds",
+            "Time to change the resources of a pod in place.",
+            "success",
+            buckets=RESIZE_MILLISECONDS,
         )
 
 

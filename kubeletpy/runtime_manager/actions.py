@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.runtime_manager.resize import NOTHING, ResizePlan
 from kubeletpy.runtime_manager.results import Decision, StartError
 
 
@@ -23,6 +24,7 @@ class KillReason(StrEnum):
     STARTUP_PROBE = "StartupProbe"
     UNKNOWN_STATE = "Unknown"
     RESTART_ALL = "RestartAll"
+    RESIZE = "Resize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class PodActions:
     containers_to_kill: tuple[KillContainer, ...] = ()
     containers_to_reset: tuple[ResetContainer, ...] = ()
     """In the order in which they are to be removed."""
+    resize: ResizePlan = NOTHING
+    """What is changed in place once the sandbox is there, before anything starts in it."""
     ephemeral_to_start: tuple[StartContainer, ...] = ()
     init_to_start: tuple[StartContainer, ...] = ()
     """In the order of the spec."""
@@ -120,6 +124,7 @@ class PodActions:
             or self.ephemeral_to_start
             or self.init_to_start
             or self.regular_to_start
+            or not self.resize.empty
         )
 
     @property

@@ -8,29 +8,23 @@ Source: docs/reference, "Pod actions".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.restart_rules import (
-    restart_allowed,
-    should_container_be_restarted,
     triggers_restart_all,
 )
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sandbox_changed import SandboxDecision, decide_sandbox
 from kubeletpy.runtime_manager.actions import (
-    KillContainer,
-    KillReason,
     PodActions,
     ResetContainer,
     StartContainer,
-    kill_decision,
     start_decision,
 )
-from kubeletpy.runtime_manager.container_hash import container_hash
 from kubeletpy.runtime_manager.init_containers import plan_init_containers
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+from kubeletpy.runtime_manager.protocol import ProbeResults
+from kubeletpy.runtime_manager.regular_containers import Verdict, judge_regular
+from kubeletpy.runtime_manager.resize import NOTHING, InEffect, plan_resize
 from kubeletpy.runtime_manager.results import Decision
 
 
@@ -40,18 +34,20 @@ def compute_pod_actions(
     probes: ProbeResults,
     *,
     all_containers_restarting: bool = False,
+    in_effect: InEffect | None = None,
 ) -> PodActions:
     """Decide what a sync has to do.
 
-    ``all_containers_restarting``: an exit asked for the restart of all containers, and their
+    ``in_effect``: what the pod and its containers were last given; None: resources are not looked
+    at. ``all_containers_restarting``: an exit asked for the restart of all containers, and their
     records are not all removed yet (:func:`kubeletpy.pods.restart_rules.restart_all_active`).
     """
     sandbox = decide_sandbox(pod, status)
     if all_containers_restarting:
         return _restart_all(pod, status, sandbox)
     if sandbox.create:
-        return _with_new_sandbox(pod, status, sandbox)
-    return _with_sandbox(pod, status, probes, sandbox)
+        return _with_new_sandbox(pod, status, sandbox, in_effect)
+    return _with_sandbox(pod, status, probes, sandbox, in_effect)
 
 
 def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -> PodActions:
@@ -108,7 +104,12 @@ def _reset(
     )
 
 
-def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -> PodActions:
+def _with_new_sandbox(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    sandbox: SandboxDecision,
+    in_effect: InEffect | None,
+) -> PodActions:
     """The sandbox must go: kill the pod, and make a new one if anything is left to run."""
     starts, held = _starts_in_new_sandbox(pod, status)
     over = ""
@@ -141,6 +142,9 @@ def _with_new_sandbox(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecisi
         init_to_start=init_starts,
         regular_to_start=starts,
         kill_pod_reason=sandbox.reason,
+        resize=NOTHING
+        if in_effect is None
+        else plan_resize(pod, (), (*pod.init_containers, *pod.containers), in_effect),
         decisions=(
             Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),
             *held,
@@ -182,7 +186,11 @@ def _any_regular_record(pod: Pod, status: PodRuntimeStatus) -> bool:
 
 
 def _with_sandbox(
-    pod: Pod, status: PodRuntimeStatus, probes: ProbeResults, sandbox: SandboxDecision
+    pod: Pod,
+    status: PodRuntimeStatus,
+    probes: ProbeResults,
+    sandbox: SandboxDecision,
+    in_effect: InEffect | None,
 ) -> PodActions:
     """The sandbox stays: ephemeral containers, then init containers, then regular ones."""
     ephemeral = tuple(
@@ -190,12 +198,14 @@ def _with_sandbox(
         for container in pod.ephemeral_containers
         if status.newest(container["name"]) is None
     )
-    init = plan_init_containers(pod, status, probes)
+    init = plan_init_containers(pod, status, probes, in_effect)
     init_starts = init.starts
     kill_reason = init.kill_pod_reason
-    verdicts: list[_Verdict] = []
+    verdicts: list[Verdict] = []
     if not kill_reason and init.initialized:
-        verdicts = [_judge_regular(pod, container, status, probes) for container in pod.containers]
+        verdicts = [
+            judge_regular(pod, container, status, probes, in_effect) for container in pod.containers
+        ]
         if not any(verdict.keep or verdict.start for verdict in verdicts):
             kill_reason = "no container runs and none is to be started"
             init_starts = ()  # a sidecar must not keep a finished pod alive
@@ -205,8 +215,15 @@ def _with_sandbox(
     decisions += init.notes
     for verdict in verdicts:
         decisions += verdict.decisions
+    resize = NOTHING
     if kill_reason:
         decisions.append(Decision("stop the pod", kill_reason))
+    elif in_effect is not None:
+        resizes = (*init.resizes, *(v.resize for v in verdicts if v.resize is not None))
+        starting = [start.container for start in (*init_starts, *regular)]
+        resize = plan_resize(pod, resizes, starting, in_effect)
+        if resize.pod:
+            decisions.append(Decision("set the limits of the pod", resize.pod))
     return PodActions(
         kill_pod=bool(kill_reason),
         create_sandbox=False,
@@ -216,62 +233,7 @@ def _with_sandbox(
         ephemeral_to_start=() if kill_reason else ephemeral,
         init_to_start=init_starts,
         regular_to_start=regular,
+        resize=resize,
         kill_pod_reason=kill_reason,
         decisions=tuple(decisions),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What is to become of one regular container."""
-
-    keep: bool = False
-    start: StartContainer | None = None
-    kill: KillContainer | None = None
-    decisions: tuple[Decision, ...] = ()
-
-
-_KEEP = _Verdict(keep=True)
-
-
-def _judge_regular(
-    pod: Pod, container: api.Container, status: PodRuntimeStatus, probes: ProbeResults
-) -> _Verdict:
-    record = status.newest(container["name"])
-    if record is not None and record.state is ContainerState.RUNNING:
-        return _judge_running(pod, container, record, probes)
-    wanted, why = should_container_be_restarted(pod, container, status)
-    if not wanted:
-        return _Verdict(decisions=(Decision(f"leave container {container['name']}", why),))
-    start = StartContainer(ContainerKind.REGULAR, container, why)
-    if record is None or record.state is not ContainerState.UNKNOWN:
-        return _Verdict(start=start, decisions=(start_decision(start),))
-    message = f'Container is in "{record.state}" state, try killing it before restart'
-    kill = _kill(container, record, message, KillReason.UNKNOWN_STATE)
-    return _Verdict(start=start, kill=kill, decisions=(kill_decision(kill), start_decision(start)))
-
-
-def _judge_running(
-    pod: Pod, container: api.Container, record: ContainerStatus, probes: ProbeResults
-) -> _Verdict:
-    name = container["name"]
-    if record.hash != container_hash(container):
-        message, reason = f"Container {name} definition changed", KillReason.DEFINITION_CHANGED
-    elif probes.liveness.get(record.id) is ProbeOutcome.FAILURE:
-        message, reason = f"Container {name} failed liveness probe", KillReason.LIVENESS_PROBE
-    elif probes.startup.get(record.id) is ProbeOutcome.FAILURE:
-        message, reason = f"Container {name} failed startup probe", KillReason.STARTUP_PROBE
-    else:
-        return _KEEP
-    start = None
-    if reason is KillReason.DEFINITION_CHANGED or restart_allowed(pod, container):
-        message += ", will be restarted"
-        start = StartContainer(ContainerKind.REGULAR, container, message)
-    kill = _kill(container, record, message, reason)
-    return _Verdict(start=start, kill=kill, decisions=(kill_decision(kill),))
-
-
-def _kill(
-    container: api.Container, record: ContainerStatus, message: str, reason: KillReason
-) -> KillContainer:
-    return KillContainer(record.id, record.name, ContainerKind.REGULAR, container, message, reason)

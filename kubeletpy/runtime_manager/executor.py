@@ -17,6 +17,7 @@ from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.gc_selection import SHOWN
+from kubeletpy.runtime_manager.resize_run import resize_pod
 from kubeletpy.runtime_manager.results import StartError, SyncAction
 from kubeletpy.runtime_manager.sandbox import (
     NotWanted,
@@ -189,6 +190,7 @@ STEPS: tuple[Callable[[SyncRun, Parts], Awaitable[None]], ...] = (
     reset_containers,
     prune_init_containers,
     create_sandbox,
+    resize_pod,
     start_ephemeral_containers,
     start_init_containers,
     start_regular_containers,

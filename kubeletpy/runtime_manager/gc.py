@@ -47,8 +47,10 @@ class ContainerGarbageCollector:
         *,
         all_sources_ready: bool,
         told: Callable[[str], bool] = lambda uid: True,
-    ) -> None:
-        """One round. ``told(pod_uid)``: the API knows how the pod's containers ended.
+    ) -> set[str]:
+        """One round; the uids of pods that the runtime still has something of.
+
+        ``told(pod_uid)``: the API knows how the pod's containers ended.
 
         Raises:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
@@ -65,10 +67,10 @@ class ContainerGarbageCollector:
             except CRIError as error:
                 _not_removed("sandbox", sandbox_id, error)
         await self._remove_files(left, removable, all_sources_ready)
-        self._tools.mutations.forget_except(
-            [read_container_labels(c.labels).pod_uid for c in left]
-            + [read_sandbox_labels(s.labels).pod_uid for s in sandboxes]
-        )
+        known = {read_container_labels(c.labels).pod_uid for c in left}
+        known |= {read_sandbox_labels(s.labels).pod_uid for s in sandboxes}
+        self._tools.mutations.forget_except(known)
+        return known
 
     async def _remove_containers(
         self,

@@ -27,6 +27,7 @@ from kubeletpy.runtime_manager.actions import (
 )
 from kubeletpy.runtime_manager.container_hash import container_hash
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+from kubeletpy.runtime_manager.resize import ContainerResize, InEffect, judge_container
 from kubeletpy.runtime_manager.results import Decision
 
 
@@ -43,6 +44,7 @@ class InitPlan:
     """Initialisation has failed for good: the pod is to be stopped."""
     notes: tuple[Decision, ...] = ()
     """Kills, and what is waited for."""
+    resizes: tuple[ContainerResize, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,10 +59,12 @@ class _Walk:
     initialized: bool
     seen: bool
     """A later init container has a record, or regular containers have been created."""
+    in_effect: InEffect | None = None
     starts: dict[int, str] = field(default_factory=dict)
     """Index -> reason."""
     kills: list[KillContainer] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
+    resizes: list[ContainerResize] = field(default_factory=list)
     kill_pod_reason: str = ""
 
     def start_next(self, index: int, reason: str) -> None:
@@ -81,11 +85,30 @@ class _Walk:
         )
         self.starts[index] = message
 
+    def resize(self, index: int, record: ContainerStatus) -> None:
+        """Give a running container the resources it is to have."""
+        container = self.pod.init_containers[index]
+        if self.in_effect is None:
+            return
+        resize = judge_container(self.pod, container, ContainerKind.INIT, record, self.in_effect)
+        if resize is None:
+            return
+        self.resizes.append(resize)
+        self.notes += resize.decisions
+        if resize.restart:
+            message = f"Container {container['name']} resize requires restart"
+            self.kill_and_start(index, record, message, KillReason.RESIZE)
+
     def wait(self, container: api.Container, what: str) -> None:
         self.notes.append(Decision(f"wait for init container {container['name']}", what))
 
 
-def plan_init_containers(pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> InitPlan:
+def plan_init_containers(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    probes: ProbeResults,
+    in_effect: InEffect | None = None,
+) -> InitPlan:
     """Decide about all init containers of a pod whose sandbox is fine."""
     containers = pod.init_containers
     if not containers:
@@ -98,7 +121,15 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, probes: ProbeResult
         for container in pod.containers
         for record in (status.newest(container["name"]),)
     )
-    walk = _Walk(pod, status, probes, sandbox, initialized=regular_created, seen=regular_created)
+    walk = _Walk(
+        pod,
+        status,
+        probes,
+        sandbox,
+        initialized=regular_created,
+        seen=regular_created,
+        in_effect=in_effect,
+    )
     for index in range(len(containers) - 1, -1, -1):
         _judge(walk, index)
         if walk.kill_pod_reason:
@@ -117,6 +148,7 @@ def plan_init_containers(pod: Pod, status: PodRuntimeStatus, probes: ProbeResult
         ),
         kills=tuple(walk.kills),
         notes=(*map(kill_decision, walk.kills), *walk.notes),
+        resizes=tuple(walk.resizes),
     )
 
 
@@ -139,6 +171,7 @@ def _judge(walk: _Walk, index: int) -> None:
             _judge_running_sidecar(walk, index, record)
         case ContainerState.RUNNING:
             walk.wait(container, "it is running")
+            walk.resize(index, record)
         case ContainerState.EXITED if sidecar:
             walk.starts[index] = f"it should keep running and exited with {record.exit_code}"
         case ContainerState.EXITED:
@@ -170,6 +203,8 @@ def _judge_running_sidecar(walk: _Walk, index: int, record: ContainerStatus) -> 
     ):
         message = f"Init container {name} failed liveness probe"
         walk.kill_and_start(index, record, message, KillReason.LIVENESS_PROBE)
+    else:
+        walk.resize(index, record)
 
 
 def _judge_exited(walk: _Walk, index: int, record: ContainerStatus) -> None:

@@ -28,6 +28,7 @@ from kubeletpy.runtime_manager.executor import run_steps
 from kubeletpy.runtime_manager.gc import ContainerGarbageCollector
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.health import health_from_conditions
+from kubeletpy.runtime_manager.in_effect import ResourcesInEffect
 from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.runtime_manager.mutations import Mutations
 from kubeletpy.runtime_manager.protocol import (
@@ -36,7 +37,13 @@ from kubeletpy.runtime_manager.protocol import (
     SyncPodRequest,
 )
 from kubeletpy.runtime_manager.remove import Remover
-from kubeletpy.runtime_manager.results import PodSyncResult, StartError, SyncResult
+from kubeletpy.runtime_manager.resize import resize_in_progress
+from kubeletpy.runtime_manager.results import (
+    PodSyncResult,
+    ResizeOutcome,
+    StartError,
+    SyncResult,
+)
 from kubeletpy.runtime_manager.sandbox import SandboxMaker
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
@@ -100,6 +107,7 @@ class KubeRuntimeManager:
         starter = ContainerStarter(tools, images, killer)
         crash_loops = CrashLoopBackoff(max_crash_loop_delay)
         self._parts = Parts(killer, remover, SandboxMaker(tools), starter, crash_loops, tools)
+        self._in_effect = ResourcesInEffect(tools.seams, tools.settings)
         policy = gc_policy or GCPolicy()
         self._collector = ContainerGarbageCollector(tools, killer, remover, policy)
 
@@ -120,7 +128,9 @@ class KubeRuntimeManager:
             status,
             request.probes,
             all_containers_restarting=restart_all_active(pod, status),
+            in_effect=self._in_effect.of(pod, status),
         )
+        self._in_effect.note(pod, plan.resize)
         if plan.nothing_to_do:
             return PodSyncResult(decisions=plan.decisions)
         run = SyncRun(request, status, plan, StatusDraft(status), plan.sandbox_id, status.ips)
@@ -131,6 +141,7 @@ class KubeRuntimeManager:
         await run_steps(run, self._parts)
         certain = run.sync_error is None and _all_worked(run.results)
         after, read_error = await self._after(run.draft, status, certain)
+        resize = self._resized(run, after or status)
         result = PodSyncResult(
             results=tuple(run.results),
             decisions=plan.decided(run.start_errors),
@@ -139,6 +150,7 @@ class KubeRuntimeManager:
             status=after,
             start_errors=run.start_errors,
             ended=plan.kill_pod and not plan.create_sandbox,
+            resize=resize,
         )
         if user_namespaced and result.failed:
             self._tools.metrics.started_user_namespaced_pods_errors.inc()
@@ -192,7 +204,10 @@ class KubeRuntimeManager:
     ) -> None:
         """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
         self._parts.crash_loops.collect(self._tools.clock.now())
-        await self._collector.collect(removable, all_sources_ready=all_sources_ready, told=told)
+        known = await self._collector.collect(
+            removable, all_sources_ready=all_sources_ready, told=told
+        )
+        self._in_effect.forget_except(known)
 
     async def health(self) -> RuntimeHealth:
         """Ask the runtime how it is. Never raises."""
@@ -205,6 +220,21 @@ class KubeRuntimeManager:
     async def drain(self, timeout: float) -> None:
         """Wait for the runtime to end what it was asked for, at most ``timeout`` seconds."""
         await self._tools.mutations.drain(timeout)
+
+    def resize_in_progress(self, pod: Pod, status: PodRuntimeStatus) -> bool:
+        """Whether anything of a pod runs with other resources than it is to have."""
+        return resize_in_progress(pod, status, self._in_effect.of(pod, status))
+
+    def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
+        plan = run.plan
+        if plan.resize.empty:
+            return None
+        self._in_effect.resized(run.pod.uid, worked=run.resize_done)
+        return ResizeOutcome(
+            in_progress=bool(run.resize_error) or self.resize_in_progress(run.pod, after),
+            error=run.resize_error,
+            done=tuple(run.resized),
+        )
 
     async def _current(self, uid: str, status: PodRuntimeStatus) -> PodRuntimeStatus:
         """The status to decide from: the given one, unless the pod was changed after it."""

@@ -47,8 +47,8 @@ class PodCgroupLimits(Protocol):
         """Bytes that the pod uses now, page cache included."""
         ...
 
-    def write(self, pod: Pod, limits: PodLimits) -> None:
-        """Set those limits that are given."""
+    async def write(self, pod: Pod, limits: PodLimits) -> None:
+        """Set those limits that are given; to lower memory may take the kernel a while."""
         ...
 
 
@@ -67,7 +67,7 @@ class NoPodCgroupLimits:
         """Nothing is counted."""
         return 0
 
-    def write(self, pod: Pod, limits: PodLimits) -> None:
+    async def write(self, pod: Pod, limits: PodLimits) -> None:
         """Nothing can be set."""
 
 

@@ -32,6 +32,7 @@ from kubeletpy.runtime_manager.container_files import (
 )
 from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.in_effect import record_given
 from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.runtime_manager.log_paths import UnsafeName, container_log_directory, log_link
 from kubeletpy.runtime_manager.protocol import Mount, PullSecret
@@ -39,6 +40,7 @@ from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.runtime_manager.sandbox import NotWanted
 from kubeletpy.runtime_manager.slots import StartKind
 from kubeletpy.runtime_manager.stop_signal import IGNORED, why_ignored
+from kubeletpy.runtime_manager.target_container import target_id
 from kubeletpy.runtime_manager.tools import Tools
 from kubeletpy.trace.spans import phase
 
@@ -166,7 +168,7 @@ class ContainerStarter:
                 environment=environment,
                 mounts=await seams.mounts(pod, container, pod_ips, environment, mounts),
                 termination_log=self._termination_file(context, action),
-                target_container_id=_target_id(context, action),
+                target_container_id=target_id(context.status, action.container),
                 userns=seams.user_namespace(pod),
             )
             config = build_container_config(
@@ -196,6 +198,7 @@ class ContainerStarter:
     ) -> str:
         """One change for the runtime: it is seen through even if the sync is cancelled."""
         await self._remove_unstarted(context, action)
+        record_given(self._tools.seams.actuated, context.pod, action.container)
         try:
             with phase("CreateContainer", action.name, milestone=True):
                 container_id = await self._tools.runtime.create_container(
@@ -306,18 +309,3 @@ class ContainerStarter:
     ) -> None:
         reference = pod_reference(context.pod, field_path(action.kind, action.name))
         self._tools.recorder.event(reference, event_type, reason, message)
-
-
-def _target_id(context: PodContext, action: StartContainer) -> str:
-    """The container whose processes an ephemeral container is to see, "" for none.
-
-    Raises:
-        ContainerConfigError: it does not run.
-    """
-    name = action.container.get("targetContainerName")
-    if not isinstance(name, str) or not name:
-        return ""
-    target = context.status.newest(name)
-    if target is None or not target.running:
-        raise ContainerConfigError(f'unable to find target container "{name}"')
-    return target.id

@@ -54,6 +54,11 @@ class SyncRun:
     start_errors: dict[str, StartError] = field(default_factory=dict)
     sync_error: StartError | None = None
     retry_at: float | None = None
+    resized: list[str] = field(default_factory=list)
+    """Containers whose limits were changed in place."""
+    resize_done: bool = False
+    """All that was planned to be changed in place was."""
+    resize_error: str = ""
 
     @property
     def pod(self) -> Pod:

@@ -263,7 +263,15 @@ class RuntimeClient:
         linux: cri.LinuxContainerResources,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        await self._read("UpdateContainerResources", lambda: None)
+        await self._call(
+            "UpdateContainerResources",
+            lambda: self._runtime.update_container_resources(container_id, linux),
+        )
+
+    async def container_stats(self, container_id: str) -> cri.ContainerStats:
+        return await self._read(
+            "ContainerStats", lambda: self._runtime.container_stats(container_id)
+        )
 
     async def list_container_stats(
         self, filter: cri.ContainerStatsFilter | None = None

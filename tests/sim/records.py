@@ -86,6 +86,9 @@ class Container:
     term_sent: bool = False
     stop_asked: bool = False
     """Somebody asked the runtime to stop or remove it."""
+    memory_used: int = 1 << 20
+    tells_resources: bool = False
+    """Its status has its limits, as those of containerd 2 do."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
 
@@ -133,7 +136,7 @@ class Container:
 
     def status(self) -> cri.ContainerStatus:
         """As ContainerStatus shows it."""
-        return cri.ContainerStatus(
+        status = cri.ContainerStatus(
             id=self.id,
             metadata=self.config.metadata,
             state=self.state,
@@ -149,6 +152,9 @@ class Container:
             mounts=self.config.mounts,
             log_path=f"{self.sandbox.config.log_directory}/{self.config.log_path}",
         )
+        if self.tells_resources:
+            status.resources.linux.CopyFrom(self.config.linux.resources)
+        return status
 
 
 def matches(labels: object, selector: object) -> bool:

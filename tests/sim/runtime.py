@@ -122,7 +122,13 @@ class SimRuntime:
         copy = cri.ContainerConfig()
         copy.CopyFrom(config)
         container = Container(
-            self._number("c"), sandbox, copy, image, scripts.Script(), created_at=now_ns()
+            self._number("c"),
+            sandbox,
+            copy,
+            image,
+            scripts.Script(),
+            created_at=now_ns(),
+            tells_resources=self.events is not None,
         )
         self._reserve("container", container.reserved)
         await self._takes(0.02, 0.07)
@@ -191,6 +197,16 @@ class SimRuntime:
         await self._takes(0.005, 0.03)
         self._forget(container)
 
+    async def update_container_resources(
+        self, container_id: str, linux: cri.LinuxContainerResources
+    ) -> None:
+        container = self._get("UpdateContainerResources", container_id)
+        await self._takes(0.005, 0.03)
+        if not container.running:
+            raise CRIError("UpdateContainerResources", "not running", target=container_id)
+        container.config.linux.resources.MergeFrom(linux)
+        self._changed("update", container)
+
     def kill_container(self, container: Container, code: int = KILLED) -> None:
         """The container's process dies by somebody's hand (an OOM, an operator)."""
         self._end(container, code, "OOMKilled" if code == KILLED else "Error")
@@ -225,6 +241,13 @@ class SimRuntime:
     def container_status(self, container_id: str) -> cri.ContainerStatusResponse:
         container = self._get("ContainerStatus", container_id)
         return cri.ContainerStatusResponse(status=container.status())
+
+    def container_stats(self, container_id: str) -> cri.ContainerStats:
+        container = self._get("ContainerStats", container_id)
+        stats = cri.ContainerStats()
+        stats.attributes.id = container.id
+        stats.memory.usage_bytes.value = container.memory_used
+        return stats
 
     def running(self, uid: str | None = None) -> list[Container]:
         """Containers that run, of one pod or of all."""

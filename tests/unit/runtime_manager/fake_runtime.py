@@ -6,7 +6,7 @@ Calls take a moment of virtual time, can be made to fail or to hang, and are wri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.remote.errors import CRIError, NotFound
@@ -35,6 +35,12 @@ class FakeRuntime:
     """Method, or "method target" -> how long it takes."""
     stop_seconds: dict[str, float] = field(default_factory=dict)
     """Container name -> how long it needs to end by itself; beyond the timeout it is killed."""
+    tells_resources: bool = False
+    """Container statuses have the limits of the container, as those of containerd 2 do."""
+    updates: list[tuple[str, cri.LinuxContainerResources]] = field(default_factory=list)
+    """Container id and what it was updated with."""
+    memory_used: dict[str, int | None] = field(default_factory=dict)
+    """Container name -> bytes; None: not told."""
     most_at_once: dict[str, int] = field(default_factory=dict)
     running_calls: dict[str, int] = field(default_factory=dict)
 
@@ -122,6 +128,8 @@ class FakeRuntime:
             mounts=config.mounts,
             log_path=f"{sandbox_config.log_directory}/{config.log_path}",
         )
+        if self.tells_resources:
+            container.resources.linux.CopyFrom(config.linux.resources)
         self.containers[container.id] = container
         self.inside[container.id] = pod_sandbox_id
         self.configs[name] = config
@@ -175,6 +183,40 @@ class FakeRuntime:
             if filter is None or filter.label_selector.items() <= c.labels.items()
         ]
 
+    async def update_container_resources(
+        self,
+        container_id: str,
+        linux: cri.LinuxContainerResources,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        await self._call("update_container_resources", container_id)
+        if container_id not in self.containers:
+            raise NotFound("UpdateContainerResources", "not found")
+        self.updates.append((container_id, linux))
+        if self.tells_resources:
+            self.containers[container_id].resources.linux.MergeFrom(linux)
+
+    async def update_pod_sandbox_resources(
+        self,
+        pod_sandbox_id: str,
+        overhead: cri.LinuxContainerResources | None,
+        resources: cri.LinuxContainerResources | None,
+    ) -> None:
+        assert resources is not None
+        words = (
+            f"shares={resources.cpu_shares} quota={resources.cpu_quota} "
+            f"memory={resources.memory_limit_in_bytes}"
+        )
+        await self._call("update_pod_sandbox_resources", words)
+
+    async def container_stats(self, container_id: str) -> cri.ContainerStats:
+        await self._call("container_stats", container_id)
+        stats = cri.ContainerStats()
+        used = self.memory_used.get(self.containers[container_id].metadata.name, 1 << 20)
+        if used is not None:
+            stats.memory.usage_bytes.value = used
+        return stats
+
     async def status(self, verbose: bool = False) -> cri.StatusResponse:
         await self._call("status", "")
         ready = cri.RuntimeCondition(type="RuntimeReady", status=True)
@@ -195,5 +237,5 @@ class FakeRuntime:
 
     def changes(self) -> list[str]:
         """Calls that change something."""
-        reads = ("list_", "container_status", "pod_sandbox_status", "status")
+        reads = ("list_", "container_status", "container_stats", "pod_sandbox_status", "status")
         return [call for call in self.calls if not call.startswith(reads)]

@@ -1,0 +1,83 @@
+"""What the files of a pod's cgroup say about its cpu and memory limits.
+
+Pure: reading is a function that is passed in. Source: docs/reference, "In-place resize".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from kubeletpy.cgroups.values import NO_LIMIT, CgroupResources, shares_to_weight, weight_to_shares
+
+PAGE = 4096
+_V1_UNLIMITED = 1 << 62
+"""cgroup v1 says "no limit" with the largest number of whole pages."""
+
+
+def read_limits(version: int, read: Callable[[str, str], str]) -> CgroupResources | None:
+    """Shares, quota, period and memory; None: a file is missing or has something else in it.
+
+    ``read(controller, file)`` gives a file's text, empty when it can't be read.
+    """
+    try:
+        return _v1(read) if version == 1 else _v2(read)
+    except ValueError:
+        return None
+
+
+def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
+    """Bytes in use, page cache included; None: it can't be read."""
+    name = "memory.usage_in_bytes" if version == 1 else "memory.current"
+    text = read("memory", name)
+    return int(text) if text.isdigit() else None
+
+
+def as_asked(found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
+    """What was found, in the numbers that were asked for where the kernel only rounded them.
+
+    It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares.
+    """
+    shares, memory = found.shares, found.memory
+    if shares is not None and wanted.shares is not None and _same_weight(shares, wanted.shares):
+        shares = wanted.shares
+    if memory is not None and wanted.memory and memory == wanted.memory // PAGE * PAGE:
+        memory = wanted.memory
+    return replace(found, shares=shares, memory=memory)
+
+
+def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupResources:
+    """Limits with others set over them."""
+    if known is None:
+        return more
+    names = (field.name for field in fields(more))
+    given = {name: getattr(more, name) for name in names if getattr(more, name) not in (None, {})}
+    return replace(known, **given)
+
+
+def _v1(read: Callable[[str, str], str]) -> CgroupResources:
+    memory = int(read("memory", "memory.limit_in_bytes"))
+    return CgroupResources(
+        shares=int(read("cpu", "cpu.shares")),
+        quota_us=int(read("cpu", "cpu.cfs_quota_us")),
+        period_us=int(read("cpu", "cpu.cfs_period_us")),
+        memory=NO_LIMIT if memory >= _V1_UNLIMITED else memory,
+    )
+
+
+def _v2(read: Callable[[str, str], str]) -> CgroupResources:
+    quota, period = read("cpu", "cpu.max").split()
+    return CgroupResources(
+        shares=weight_to_shares(int(read("cpu", "cpu.weight"))),
+        quota_us=_or_unlimited(quota),
+        period_us=int(period),
+        memory=_or_unlimited(read("memory", "memory.max")),
+    )
+
+
+def _or_unlimited(text: str) -> int:
+    return NO_LIMIT if text == "max" else int(text)
+
+
+def _same_weight(found: int, wanted: int) -> bool:
+    return found == weight_to_shares(shares_to_weight(wanted))
