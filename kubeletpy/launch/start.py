@@ -105,6 +105,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         cluster_domain=settings.cluster_domain,
         node_ips=node_ips,
         allocatable=allocatable(capacity(facts, options), options),
+        metrics=metrics.volumes,
     )
     stack.push_async_callback(surroundings.close)
     parts = AgentParts(

@@ -120,6 +120,16 @@ class PodStartMetrics:
             "kubelet_started_user_namespaced_pods_errors_total",
             "Syncs with an error of pods with a user namespace.",
         )
+        self.image_volumes_requested = families.counter(
+            "kubelet_image_volume_requested_total", "Images that containers were to have mounted."
+        )
+        self.image_volumes_mounted = families.counter(
+            "kubelet_image_volume_mounted_succeed_total", "Images mounted into containers."
+        )
+        self.image_volume_errors = families.counter(
+            "kubelet_image_volume_mounted_errors_total",
+            "Images that the runtime failed to mount into containers.",
+        )
         self.pod_resize_duration = families.histogram(
             "kubelet_pod_resize_duration_milliseconds",
             "Time to change the resources of a pod in place.",

@@ -17,6 +17,7 @@ from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics
 from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
+from kubeletpy.metrics.volumes import VolumeMetrics
 
 
 class Metrics:
@@ -30,6 +31,7 @@ class Metrics:
         self.starts = PodStartMetrics(families)
         self.pods = PodCountMetrics(families)
         self.pleg = PlegMetrics(families)
+        self.volumes = VolumeMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)
         self.credential_providers = CredentialProviderMetrics(families)

@@ -32,6 +32,7 @@ from kubeletpy.runtime_manager.container_files import (
 )
 from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.image_volumes import count_image_volumes
 from kubeletpy.runtime_manager.in_effect import record_given
 from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.runtime_manager.log_paths import UnsafeName, container_log_directory, log_link
@@ -205,7 +206,10 @@ class ContainerStarter:
                     context.sandbox_id, config, context.sandbox_config
                 )
         except CRIError as error:
-            self._fail(context, action, CREATE_ERROR, error.details or str(error.code))
+            why = error.details or str(error.code)
+            count_image_volumes(self._tools.metrics, config, why)
+            self._fail(context, action, CREATE_ERROR, why)
+        count_image_volumes(self._tools.metrics, config)
         context.draft.touch(container_id, context.sandbox_id)
         turn.created.set()
         self._event(context, action, NORMAL, "Created", "Container created")

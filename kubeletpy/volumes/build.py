@@ -17,6 +17,7 @@ from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubeapi.services import ServiceList
+from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
 from kubeletpy.volumes.environment import ContainerEnvironment
@@ -49,6 +50,7 @@ class PodSurroundings:
         cluster_domain: str = "",
         node_ips: Sequence[str] = (),
         allocatable: Mapping[str, str] | None = None,
+        metrics: VolumeMetrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -60,8 +62,10 @@ class PodSurroundings:
         cluster_domain: for names in hosts files.
         node_ips: of the node.
         allocatable: what pods can have, as quantities.
+        metrics: None: nobody looks.
         rng: for jitter.
         """
+        self._metrics = metrics
         self._pods_dir = pods_dir
         self._clock = clock
         self._allocatable = allocatable
@@ -98,6 +102,7 @@ class PodSurroundings:
             recorder,
             self._clock,
             allocatable=self._allocatable,
+            metrics=self._metrics,
         )
 
     async def close(self) -> None:

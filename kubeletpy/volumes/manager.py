@@ -19,9 +19,12 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
+from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.protocol import Mount
+from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import pod_mounts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
@@ -29,7 +32,7 @@ from kubeletpy.volumes.payload import FileOwner, Input, TokenInput, downward_inp
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
-from kubeletpy.volumes.teardown import take_down
+from kubeletpy.volumes.teardown import plugin_of, take_down
 from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError, TokenKey
 
 T = TypeVar("T")
@@ -66,6 +69,7 @@ class NodeVolumes:
         clock: Clock,
         *,
         allocatable: Mapping[str, str] | None = None,
+        metrics: VolumeMetrics | None = None,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -74,7 +78,9 @@ class NodeVolumes:
         recorder: for FailedMount.
         clock: the time of day.
         allocatable: what pods of this node can have, as quantities.
+        metrics: None: nobody looks.
         """
+        self._accounts = VolumeAccounts(metrics or VolumeMetrics(Families()))
         self._pods_dir = str(pods_dir)
         self._objects = objects
         self._tokens = tokens
@@ -108,7 +114,9 @@ class NodeVolumes:
                 (self._allocatable or {}).get("memory"),
                 self._clock.now(),
             )
-            failed = await self._in_thread(pod.uid, partial(set_up_all, work, setting))
+            outcomes = await self._in_thread(pod.uid, partial(set_up_all, work, setting))
+            self._accounts.worked(pod.uid, outcomes, asyncio.get_running_loop().time())
+            failed = {made.volume.name: made.problem for made in outcomes if made.problem}
             for item in work:
                 if item.volume.name not in failed:
                     state.made_of[item.volume.name] = tuple(item.inputs)
@@ -124,17 +132,8 @@ class NodeVolumes:
             VolumeError: something is still in use or cannot be removed.
         """
         await self._settled(pod_uid)
-        paths = PodPaths(self._pods_dir, pod_uid)
-        for wait in (*BUSY_WAITS, None):
-            try:
-                async with self._tear_downs:
-                    await self._in_thread(pod_uid, partial(take_down, paths))
-                break
-            except (OSError, UnsafePath) as error:
-                busy = isinstance(error, OSError) and error.errno == errno.EBUSY
-                if wait is None or not busy:
-                    raise VolumeError(str(error)) from error
-            await asyncio.sleep(wait)
+        ended = await self._take_down(pod_uid, PodPaths(self._pods_dir, pod_uid))
+        self._accounts.taken_down(pod_uid, ended)
         self._pods.pop(pod_uid, None)
         self._objects.release(pod_uid)
         self._tokens.forget(pod_uid)
@@ -144,7 +143,27 @@ class NodeVolumes:
         if pod_uid in self._pods:
             # it came while the sweep was under way
             raise OSError(f"the volumes of pod {pod_uid} are in use")
-        take_down(PodPaths(self._pods_dir, pod_uid))
+        try:
+            self._accounts.swept(len(take_down(PodPaths(self._pods_dir, pod_uid))))
+        except OSError:
+            self._accounts.swept(0, failed=True)
+            raise
+
+    async def _take_down(self, pod_uid: str, paths: PodPaths) -> list[tuple[str, float]]:
+        """Take a pod's volumes down; somebody may have a file open for a moment yet."""
+        begun = asyncio.get_running_loop().time()
+        for wait in (*BUSY_WAITS, None):
+            try:
+                async with self._tear_downs:
+                    return await self._in_thread(pod_uid, partial(take_down, paths))
+            except (OSError, UnsafePath) as error:
+                if wait is None or getattr(error, "errno", None) != errno.EBUSY:
+                    plugin = plugin_of(str(getattr(error, "filename", "")), paths) or "N/A"
+                    seconds = asyncio.get_running_loop().time() - begun
+                    self._accounts.not_taken_down(plugin, seconds)
+                    raise VolumeError(str(error)) from error
+            await asyncio.sleep(wait)
+        raise AssertionError("the last try returns or raises")
 
     def _state(self, pod: Pod) -> _PodState:
         """What is known of a pod, planned anew when its spec changed."""
@@ -165,6 +184,7 @@ class NodeVolumes:
                 if volume.name in known.made_of and volume == before[volume.name]
             }
         self._pods[pod.uid] = state
+        self._accounts.planned(pod.uid, plan.volumes, asyncio.get_running_loop().time())
         self._objects.register(
             pod.uid,
             {object_key(ref, pod.namespace) for ref in plan.objects},

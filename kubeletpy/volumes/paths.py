@@ -19,6 +19,7 @@ PLUGINS = {
     "downwardAPI": "kubernetes.io~downward-api",
 }
 """Kind of volume -> name of its directory, for those that have one."""
+_WITHOUT_DIRECTORY = {"hostPath": "kubernetes.io/host-path", "image": "kubernetes.io/image"}
 
 
 class UnsafePath(ValueError):
@@ -65,6 +66,11 @@ class PodPaths:
     def sub_path(self, volume: str, container: str, index: int) -> str:
         """Where a container's subPath is mounted for the runtime to find. Raises UnsafePath."""
         return f"{self.sub_paths_dir}/{safe_name(volume)}/{safe_name(container)}/{index}"
+
+
+def plugin_name(kind: str) -> str:
+    """What metrics call a kind of volume: ``kubernetes.io/empty-dir``, …"""
+    return _WITHOUT_DIRECTORY.get(kind) or PLUGINS[kind].replace("~", "/")
 
 
 def safe_name(name: str) -> str:

@@ -6,6 +6,7 @@ docs/reference, volumes; names (volume-dir).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -51,17 +52,39 @@ class PodSetting:
     """Unix seconds."""
 
 
-def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> dict[str, str]:
-    """Set volumes up; volume name -> why it could not be, for those."""
-    problems: dict[str, str] = {}
-    for item in work:
-        try:
-            _set_up(item, setting)
-        except (PayloadError, EmptyDirError, HostPathError, UnsafePath) as error:
-            problems[item.volume.name] = str(error)
-        except OSError as error:
-            problems[item.volume.name] = str(error)
-    return problems
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one volume."""
+
+    volume: PlannedVolume
+    problem: str
+    """Why it is not as it should be; empty: it is."""
+    seconds: float
+    owning_s: float | None
+    """Seconds that giving it to the fsGroup took; None: that was not done."""
+    taken_over: bool
+    """Whether it was there before, as an agent before this one may have left it."""
+
+
+def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[Outcome]:
+    """Set volumes up, each on its own: what becomes of one says nothing of the others."""
+    return [_outcome(item, setting) for item in work]
+
+
+def _outcome(item: VolumeWork, setting: PodSetting) -> Outcome:
+    begun, problem, taken_over = time.perf_counter(), "", False
+    owning: list[float] = []
+    try:
+        taken_over = _was_set_up(item.volume, setting.paths)
+        _set_up(item, setting, owning)
+    except (PayloadError, EmptyDirError, HostPathError, UnsafePath, OSError) as error:
+        problem = str(error)
+    seconds = time.perf_counter() - begun
+    return Outcome(item.volume, problem, seconds, sum(owning) if owning else None, taken_over)
+
+
+def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:
+    return volume.kind in PLUGINS and Path(paths.ready_marker(volume.kind, volume.name)).exists()
 
 
 def is_established(volume: PlannedVolume, paths: PodPaths) -> bool:
@@ -74,19 +97,19 @@ def is_established(volume: PlannedVolume, paths: PodPaths) -> bool:
     return Path(paths.ready_marker(volume.kind, volume.name)).exists()
 
 
-def _set_up(item: VolumeWork, setting: PodSetting) -> None:
+def _set_up(item: VolumeWork, setting: PodSetting, owning: list[float]) -> None:
     volume, source = item.volume, item.volume.source
     if volume.kind == "hostPath":
         host_path.prepare(str(source.get("path") or ""), source.get("type") or "")
     elif volume.kind == "emptyDir":
-        _set_up_empty_dir(volume, setting)
+        _set_up_empty_dir(volume, setting, owning)
     elif volume.kind in FILE_KINDS:
-        _set_up_files(item, setting)
+        _set_up_files(item, setting, owning)
     if volume.propagated and volume.kind in PLUGINS:
         share(setting.paths.volume(volume.kind, volume.name))
 
 
-def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting) -> None:
+def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting, owning: list[float]) -> None:
     directory = setting.paths.volume(volume.kind, volume.name)
     marker = Path(setting.paths.ready_marker(volume.kind, volume.name))
     in_memory = bool(volume.source.get("medium"))
@@ -94,11 +117,17 @@ def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting) -> None:
         return
     set_up_empty_dir(directory, volume.source, setting.pod, setting.allocatable_memory)
     if setting.owner.group is not None:
-        give_to_group(directory, setting.owner.group, read_only=False)
+        _own(directory, setting.owner.group, read_only=False, owning=owning)
     _mark(marker)
 
 
-def _set_up_files(item: VolumeWork, setting: PodSetting) -> None:
+def _own(directory: str, group: int, *, read_only: bool, owning: list[float]) -> None:
+    begun = time.perf_counter()
+    give_to_group(directory, group, read_only=read_only)
+    owning.append(time.perf_counter() - begun)
+
+
+def _set_up_files(item: VolumeWork, setting: PodSetting, owning: list[float]) -> None:
     volume, group = item.volume, setting.owner.group
     payload = build_payload(volume, item.inputs, setting.pod.namespace, setting.owner)
     directory = setting.paths.volume(volume.kind, volume.name)
@@ -108,7 +137,7 @@ def _set_up_files(item: VolumeWork, setting: PodSetting) -> None:
         make_directory(directory)
     own = None
     if group is not None:
-        own = partial(give_to_group, directory, group, read_only=True)
+        own = partial(_own, directory, group, read_only=True, owning=owning)
     write_payload(directory, payload, setting.now, own)
     _mark(Path(setting.paths.ready_marker(volume.kind, volume.name)))
 

@@ -7,16 +7,22 @@ Blocking, for threads. Source: docs/reference, volumes: teardown.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import time
+from collections import defaultdict
 from pathlib import Path
 
 from kubeletpy.volumes.paths import PLUGINS, PodPaths
 from kubeletpy.volumes.syscalls import mounts_below, unmount
 
 
-def take_down(paths: PodPaths) -> None:
+def take_down(paths: PodPaths) -> list[tuple[str, float]]:
     """Unmount and remove all volumes of a pod whose containers are gone.
+
+    Returns the plugin of each volume that was there (``kubernetes.io/secret``), and the seconds
+    that its end took.
 
     Raises:
         OSError: something is still mounted or could not be removed; nothing that is mounted was
@@ -24,19 +30,34 @@ def take_down(paths: PodPaths) -> None:
         UnsafePath: the uid cannot be a directory's name.
     """
     directory = paths.pod_dir
-    if not Path(directory).is_dir():
-        return
-    if not _has_volumes(paths):
-        return
+    if not Path(directory).is_dir() or not _has_volumes(paths):
+        return []
+    unmounting: defaultdict[str, float] = defaultdict(float)
     for point in mounts_below(directory):
+        begun = time.perf_counter()
         unmount(point)
+        unmounting[point] += time.perf_counter() - begun
     left = mounts_below(directory)
     if left:
-        raise OSError(f"{left[0]} is still mounted")
+        raise OSError(errno.EBUSY, "it is still mounted", left[0])
     _remove(paths.sub_paths_dir)
+    ended = []
     for plugin in PLUGINS.values():
+        for volume in _directories(f"{paths.volumes_dir}/{plugin}"):
+            begun = time.perf_counter()
+            _remove(volume)
+            seconds = time.perf_counter() - begun + unmounting[volume]
+            ended.append((plugin.replace("~", "/"), seconds))
         _remove(f"{paths.volumes_dir}/{plugin}")
     _remove(f"{directory}/plugins/{PLUGINS['emptyDir']}")
+    return ended
+
+
+def plugin_of(path: str, paths: PodPaths) -> str:
+    """The plugin of the volume that a path is in; empty when it is in none."""
+    inside = path.removeprefix(f"{paths.volumes_dir}/")
+    plugin = inside.partition("/")[0]
+    return plugin.replace("~", "/") if plugin in PLUGINS.values() and inside != path else ""
 
 
 def _has_volumes(paths: PodPaths) -> bool:
@@ -47,6 +68,14 @@ def _has_volumes(paths: PodPaths) -> bool:
     except FileNotFoundError:
         pass
     return Path(paths.sub_paths_dir).exists()
+
+
+def _directories(directory: str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
 
 
 def _remove(directory: str) -> None:

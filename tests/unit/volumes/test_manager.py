@@ -29,7 +29,7 @@ from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.protocol import VolumeError
-from kubeletpy.volumes.set_up import set_up_all
+from kubeletpy.volumes.set_up import Outcome, set_up_all
 from kubeletpy.volumes.syscalls import mounts_below, unmount
 from kubeletpy.volumes.tokens import PodTokens
 
@@ -355,7 +355,7 @@ async def test_a_cancelled_set_up_is_over_before_the_take_down(
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(*given: Any) -> dict[str, str]:
+    def slow(*given: Any) -> list[Outcome]:
         loop.call_soon_threadsafe(begun.set)
         assert go_on.wait(10)
         return set_up_all(*given)
