@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.events.recorder import EventRecorder
@@ -47,10 +48,13 @@ Source = Callable[[], Coroutine[Any, Any, None]]
 
 
 def runtime_manager(
-    parts: AgentParts, recorder: EventRecorder, cgroups: PodCgroups | None
+    parts: AgentParts,
+    recorder: EventRecorder,
+    cgroups: PodCgroups | None,
+    actuated: ResourceState,
 ) -> KubeRuntimeManager:
     """What drives the runtime."""
-    seams = parts.seams
+    seams = replace(parts.seams, actuated=actuated)
     if cgroups is not None and parts.cgroups is not None:
         seams = replace(
             seams, cgroup_parent=cgroups.parent, pod_limits=KernelPodLimits(parts.cgroups, cgroups)
@@ -93,6 +97,11 @@ def _with_hooks(seams: Seams, parts: AgentParts, recorder: EventRecorder) -> Sea
         return seams
     hooks = LifecycleHookRunner(parts.runtime, recorder, parts.metrics.hooks, parts.node_ips)
     return replace(seams, hooks=hooks)
+
+
+def resource_state(parts: AgentParts, name: str) -> ResourceState:
+    """What the agent notes of pods' resources across its restarts, by the kubelet's file name."""
+    return ResourceState(parts.root_dir / name)
 
 
 def node_manager(

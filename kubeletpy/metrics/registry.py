@@ -16,6 +16,7 @@ from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMe
 from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics
 from kubeletpy.metrics.rest_client import RestClientMetrics
+from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
 from kubeletpy.metrics.volumes import VolumeMetrics
 
@@ -39,6 +40,7 @@ class Metrics:
         self.rest_client = RestClientMetrics(families)
         self.http = HttpMetrics(families)
         self.process = ProcessMetrics(families)
+        self.resizes = ResizeMetrics(families)
         self.hooks = HookMetrics(families)
         apart = Families()
         self.probe_registry = apart.registry

@@ -44,6 +44,8 @@ class StatusWriter:
         A terminal phase is held back from the API only while a container runs.
         """
         services = self._services
+        if terminated:
+            services.resizes.ended(pod.uid)
         kept = services.statuses.get_status(pod.uid)
         old = kept if kept is not None else (mirror or pod).status
         new = generate_api_pod_status(
@@ -61,6 +63,8 @@ class StatusWriter:
                 probes=services.probes.results(pod),
                 terminated=terminated,
                 agent_started_at=services.agent_started_at,
+                resize_conditions=services.resizes.conditions(pod.uid),
+                actuated=services.actuated(pod.uid),
             )
         )
         if override is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kubeletpy.api import types as api
 from kubeletpy.cgroups.protocol import NoPodCgroups, PodCgroupKeeper
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
@@ -17,7 +18,7 @@ from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.runtime_manager.results import Decision
+from kubeletpy.runtime_manager.results import Decision, ResizeOutcome
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.volumes.protocol import VolumeManager
 
@@ -28,6 +29,37 @@ class MirrorKeeper(Protocol):
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
         """Have the mirror made, replaced or left. Never blocks: static pods start without API."""
         ...
+
+
+class ResizeKeeper(Protocol):
+    """Knows of resizes in place."""
+
+    def conditions(self, uid: str) -> Sequence[api.PodCondition]:
+        """The conditions of a pod that tell of a resize."""
+        ...
+
+    def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
+        """What came of a sync of the pod as it was allocated; whether the conditions changed."""
+        ...
+
+    def ended(self, uid: str) -> None:
+        """The pod has run to its end."""
+        ...
+
+
+class NoResizes:
+    """Nothing is ever resized."""
+
+    def conditions(self, uid: str) -> Sequence[api.PodCondition]:
+        """None."""
+        return ()
+
+    def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
+        """Nothing changes."""
+        return False
+
+    def ended(self, uid: str) -> None:
+        """Nothing was resized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +80,9 @@ class SyncServices:
     """None: standalone."""
     mirrors: MirrorKeeper | None = None
     cgroups: PodCgroupKeeper = field(default_factory=NoPodCgroups)
+    resizes: ResizeKeeper = field(default_factory=NoResizes)
+    actuated: Callable[[str], Mapping[str, api.ResourceRequirements]] = lambda uid: {}
+    """What containers of a pod were last given, by name, for what the runtime does not tell."""
     decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None
     """Told of what is decided about a pod before it is done."""
     network_error: Callable[[], str] = lambda: ""

@@ -244,7 +244,9 @@ def _take_over(ctx: SyncContext, result: PodSyncResult) -> bool:
         services.cache.set(result.status, own=True)
     elif result.failed:
         services.cache.invalidate(uid)
-    if ctx.is_terminating() or not (result.acted or result.failed or result.start_errors):
+    resized = result.sync_error is None and services.resizes.synced(ctx.pod, result.resize)
+    news = result.acted or result.failed or result.start_errors or resized
+    if ctx.is_terminating() or not news:
         return False
     ctx.status = services.cache.usable(uid) or result.status or ctx.status
     return ctx.writer.store(ctx.pod, ctx.mirror, ctx.status)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
@@ -76,6 +77,7 @@ class AsyncPodWorkers(WorkerQueries):
         settings: RequeueSettings | None = None,
         rng: random.Random | None = None,
         current_pod: CurrentPod = lambda uid: None,
+        allocated: Callable[[Pod], Pod] = lambda pod: pod,
         history: DecisionHistory | None = None,
         traces: Traces | None = None,
         metrics: WorkerMetrics | None = None,
@@ -83,6 +85,8 @@ class AsyncPodWorkers(WorkerQueries):
         event_log: Callable[[Event], None] | None = None,
     ) -> None:
         """``on_finished`` is told the uid when a worker is done with a pod or forgets it.
+
+        ``allocated`` is the pod with the resources it has been given: the only one that steps see.
 
         ``event_log`` is given every event of the state machine, for replays.
         """
@@ -95,6 +99,7 @@ class AsyncPodWorkers(WorkerQueries):
         self._clock = clock
         self._rng = rng or random.Random()
         self._current_pod = current_pod
+        self._allocated = allocated
         self.history = history or DecisionHistory()
         self.traces = Traces() if traces is None else traces
         self.last_steps: dict[str, LastStep] = {}
@@ -113,6 +118,8 @@ class AsyncPodWorkers(WorkerQueries):
 
     def update_pod(self, update: PodUpdate) -> None:
         """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
+        if update.pod is not None and (given := self._allocated(update.pod)) is not update.pod:
+            update = replace(update, pod=given)
         named = update.pod or update.runtime_pod
         quiet = named is not None and self._cache.quiet(named.uid)
         self._handle(UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))

@@ -24,6 +24,9 @@ OWNED = frozenset(
 )
 """Condition types that are the agent's alone; all others are kept as the API has them."""
 
+RESIZE = frozenset({"PodResizeInProgress", "PodResizePending"})
+"""Owned conditions that are kept by those who resize, with their transition times."""
+
 DISRUPTION_TARGET = "DisruptionTarget"
 """Set by the agent on eviction and shutdown, and by others too: shared."""
 

@@ -39,6 +39,8 @@ class ContainerInputs:
     """The pod is in the middle of a restart of all its containers."""
     recursive_read_only: bool = False
     """The pod's runtime handler can mount read-only recursively."""
+    actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
+    """What containers were last given, by name."""
 
 
 def lost(message: str = LOST_MESSAGE, reason: str = LOST_REASON) -> api.ContainerStateTerminated:
@@ -165,7 +167,9 @@ def _from_record(
         "state": _state(inputs, record, old),
         "lastState": (old or {}).get("lastState") or {},
         "allocatedResources": (container.get("resources") or {}).get("requests") or {},
-        "resources": reported_resources(container, record, old, container_id),
+        "resources": reported_resources(
+            container, record, old, container_id, inputs.actuated.get(container["name"])
+        ),
     }
     if not status["allocatedResources"]:
         del status["allocatedResources"]

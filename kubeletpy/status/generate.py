@@ -50,6 +50,10 @@ class StatusInputs:
     agent_started_at: float = 0.0
     """Unix seconds; containers older than that keep the readiness the API knows."""
     recursive_read_only: bool = False
+    resize_conditions: Sequence[api.PodCondition] = ()
+    """Those that tell of a resize in place, with their times."""
+    actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
+    """What containers were last given, by name."""
 
 
 def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
@@ -91,6 +95,7 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
         start_errors=inputs.start_errors,
         restarting_all=inputs.restarting_all,
         recursive_read_only=inputs.recursive_read_only,
+        actuated=inputs.actuated,
     )
     status: api.PodStatus = {
         "containerStatuses": container_statuses(
@@ -212,6 +217,7 @@ def _conditions(
         if condition.get("type") not in conditions.OWNED
         and condition.get("type") != conditions.DISRUPTION_TARGET
     ]
+    made += inputs.resize_conditions
     disruption = conditions.find(old, conditions.DISRUPTION_TARGET) or conditions.find(
         pod.status.get("conditions"), conditions.DISRUPTION_TARGET
     )

@@ -42,25 +42,43 @@ def reported_resources(
     record: ContainerStatus,
     old: api.ContainerStatus | None,
     container_id: str,
+    actuated: api.ResourceRequirements | None = None,
 ) -> api.ResourceRequirements:
-    """``status.resources`` of one container; a copy, never the spec's own object."""
+    """``status.resources`` of one container; a copy, never the spec's own object.
+
+    ``actuated`` is what the container was last given: no runtime tells a memory request, and some
+    tell nothing at all. What nobody tells stays as it was shown before for the same container.
+    """
     spec = container.get("resources") or {}
     if not record.running:
         return {**spec}
-    reported: api.ResourceRequirements = {**spec}
+    if record.resources is None and actuated is None:
+        same = old is not None and old.get("containerID") == container_id
+        return (same and old is not None and old.get("resources")) or {**spec}
     limits = dict(spec.get("limits") or {})
     requests = dict(spec.get("requests") or {})
-    if record.resources is None and old is not None and old.get("containerID") == container_id:
-        return old.get("resources") or reported
-    if "cpu" in limits:
-        limits["cpu"] = _cpu(limits["cpu"], _milli_limit(record), MIN_MILLI_LIMIT)
-    if "cpu" in requests:
-        requests["cpu"] = _cpu(requests["cpu"], _milli_request(record), MIN_MILLI_REQUEST)
-    memory = record.resources.memory_limit_bytes if record.resources is not None else None
-    if "memory" in limits and memory and memory != value(limits["memory"]):
-        limits["memory"] = str(memory)
+    given_limits = (actuated or {}).get("limits") or {}
+    given_requests = (actuated or {}).get("requests") or {}
+    if record.resources is None:
+        limits |= {name: given_limits[name] for name in limits if name in given_limits}
+        requests |= {name: given_requests[name] for name in requests if name in given_requests}
+    else:
+        if "cpu" in limits:
+            limits["cpu"] = _cpu(limits["cpu"], _milli_limit(record), MIN_MILLI_LIMIT)
+        if "cpu" in requests:
+            requests["cpu"] = _cpu(requests["cpu"], _milli_request(record), MIN_MILLI_REQUEST)
+        memory = record.resources.memory_limit_bytes
+        if "memory" in limits and memory and memory != value(limits["memory"]):
+            limits["memory"] = _in_words(memory, given_limits.get("memory"))
+        if "memory" in requests and "memory" in given_requests:
+            requests["memory"] = given_requests["memory"]
+    reported: api.ResourceRequirements = {**spec}
     if limits:
         reported["limits"] = limits
     if requests:
         reported["requests"] = requests
     return reported
+
+
+def _in_words(amount: int, given: str | None) -> str:
+    return given if given is not None and value(given) == amount else str(amount)

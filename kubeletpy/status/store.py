@@ -47,7 +47,8 @@ def prepare(pod: Pod, status: api.PodStatus, old: api.PodStatus, now: float) -> 
 def _with_transition(
     condition: api.PodCondition, before: api.PodCondition | None, now: float
 ) -> api.PodCondition:
-    if condition.get("lastTransitionTime") and condition["type"] not in conditions.OWNED:
+    timed_already = condition["type"] not in conditions.OWNED - conditions.RESIZE
+    if condition.get("lastTransitionTime") and timed_already:
         return condition
     timed: api.PodCondition = {**condition}
     if (
@@ -115,6 +116,9 @@ def _ours(status: api.PodStatus) -> dict[str, object]:
             condition.get("status"),
             condition.get("reason") or "",
             condition.get("message") or "",
+            condition.get("observedGeneration")
+            if condition.get("type") in conditions.RESIZE
+            else 0,
         )
         for condition in status.get("conditions") or ()
         if condition.get("type") in conditions.OWNED

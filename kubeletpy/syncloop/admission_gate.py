@@ -27,6 +27,7 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
+from kubeletpy.pods.in_force import in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.syncloop.rejection import Deferred, Others
@@ -83,6 +84,16 @@ class AdmissionGate:
             return Deferred(lambda of_others: self._settle(pod, of_others))
         return self._answer(verdict)
 
+    def fits(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+        """Judge a pod as it would be after a resize, beside the others; nobody gives way for it."""
+        match self._judge(pod, others, self._node()):
+            case Admitted():
+                return None
+            case Preempt(shortages):
+                return shortages[0].rejection()
+            case Refused(rejection) | AskForNode(rejection):
+                return rejection
+
     async def _settle(self, pod: Pod, others: Others) -> Rejection | None:
         """Judge again, when those that came earlier are settled, and do what it takes."""
         async with self._one_by_one:
@@ -105,7 +116,7 @@ class AdmissionGate:
                 node,
                 self._state(),
                 node_is_newest=newest,
-                needs_of=self._needs_of,
+                needs_of=lambda each: pod_needs(pod) if each is pod else self._needs_of(each),
             )
         except ValueError as error:
             return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))
@@ -156,10 +167,11 @@ class AdmissionGate:
         self._metrics.preemptions.labels(signal).inc()
 
     def _needs_of(self, pod: Pod) -> Needs:
+        """What a pod takes of the node that is there already."""
         kept = self._needs.get(pod.uid)
         if kept is not None and kept[0] is pod.object:
             return kept[1]
-        needs = pod_needs(pod)
+        needs = pod_needs(in_force(pod))
         self._needs[pod.uid] = (pod.object, needs)
         return needs
 

@@ -11,7 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from kubeletpy.admission.verdict import Rejection
+from kubeletpy.allocation.checkpoint import ResourceState
+from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
@@ -20,16 +21,15 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import AsyncPodWorkers
-from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.status.protocol import StatusManager
+from kubeletpy.syncloop.admitting import Admitting
 from kubeletpy.syncloop.dead_containers import DeadContainers
-from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, worth_waking
 from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.operations import Merged, Op
 from kubeletpy.syncloop.pause import Pause
-from kubeletpy.syncloop.rejection import Admit, Deferred, admit_all, rejected_status
+from kubeletpy.syncloop.rejection import Admit, admit_all
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +52,13 @@ class SyncLoop:
         recorder: EventRecorder,
         clock: Clock,
         admit: Admit = admit_all,
+        allocations: AllocationManager | None = None,
         runtime_error: Callable[[], str] = lambda: "",
         on_api_object: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
         sources: names of the configured sources; all must deliver before anything is killed.
+        allocations: what pods have been given; without it they keep what they are admitted with.
         runtime_error: why the runtime can not be used now; the inputs wait while there is a reason.
         on_api_object: told the pod that runs whenever its object in the API has changed (for a
             mirror: the static pod), after the pod manager has it.
@@ -72,8 +74,19 @@ class SyncLoop:
         self._dead = dead_containers
         self._recorder = recorder
         self._clock = clock
-        self._admit = admit
-        self._held = HeldPods(self._settled)
+        self._allocations = allocations or AllocationManager(ResourceState(), recorder, clock)
+        self._admitting = Admitting(
+            admit,
+            self._allocations,
+            statuses,
+            recorder,
+            clock,
+            history=workers.history,
+            active=self.active_pods,
+            current=pods.get,
+            start=self._admitted,
+        )
+        self._held = self._admitting.held
         self._on_api_object = on_api_object
         self._pause = Pause(self._merge, runtime_error, self._resume)
         self._soon = asyncio.Event()
@@ -140,6 +153,10 @@ class SyncLoop:
         """Whether every configured source has delivered."""
         return self._seen >= self._expected
 
+    def admitted_pods(self) -> list[Pod]:
+        """The pods that use the node and are let in, as they are allocated."""
+        return self._admitting.admitted_pods()
+
     def active_pods(self) -> list[Pod]:
         """The pods that use the node."""
         return self._housekeeping.active(self._pods.pods())
@@ -156,6 +173,7 @@ class SyncLoop:
         finally:
             self._pause.close()
             self._held.close()
+            self._allocations.close()
 
     async def _wait(self) -> None:
         # a burst of finished pods is one pass, not one each
@@ -204,6 +222,7 @@ class SyncLoop:
         return self.all_sources_ready and (removed or self.last_pass_at is None)
 
     def _added(self, pods: Sequence[Pod]) -> None:
+        started = []
         for pod in sorted(pods, key=_seniority):
             self._pods.put(pod)
             resolved = self._pods.resolve(pod)
@@ -214,45 +233,27 @@ class SyncLoop:
                 self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
             elif self._may_start(pod):
                 self._send(UpdateType.CREATE, pod, resolved.mirror)
+                started.append(pod)
+        self._allocations.added(started)
 
     def _may_start(self, pod: Pod) -> bool:
-        """Whether the pod may run now; else it is refused, or held until that is settled."""
         if self._workers.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
             return True
-        others = [other for other in self.active_pods() if other.uid != pod.uid]
-        answer = self._admit(pod, others)
-        if isinstance(answer, Deferred):
-            self._held.hold(pod.uid, answer.settle(self._admitted_pods))
-        elif answer is not None:
-            self._refuse(pod, answer)
-        return answer is None
+        return self._admitting.may_start(pod)
 
-    def _admitted_pods(self) -> list[Pod]:
-        return [pod for pod in self.active_pods() if pod.uid not in self._held.waiting]
-
-    def _settled(self, uid: str, rejection: Rejection | None) -> None:
-        current = self._pods.current(uid)
-        if current is None:
-            return
-        if rejection is not None:
-            self._refuse(current[0], rejection)
-        else:
+    def _admitted(self, uid: str) -> None:
+        if (current := self._pods.current(uid)) is not None:
             self._send(UpdateType.CREATE, *current)
-
-    def _refuse(self, pod: Pod, rejection: Rejection) -> None:
-        self._held.refuse(pod.uid)
-        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
-        refusal = Decision("refuse the pod", f"{rejection.reason}: {rejection.message}")
-        self._workers.history.add(pod.uid, (refusal,), self._clock.now())
-        status = rejected_status(pod, rejection)
-        self._statuses.set_status(pod, status, containers_may_run=False)
 
     def _updated(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
+            old = self._pods.get(pod.uid)
             self._pods.put(pod)
             resolved = self._pods.resolve(pod)
             if resolved.pod is not None:
                 self._tell(pod, resolved.pod)
+                if not resolved.was_mirror and not self._held.holds(pod.uid):
+                    self._allocations.updated(old, pod)
                 self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
 
     def _removed(self, pods: Sequence[Pod]) -> None:
@@ -265,14 +266,17 @@ class SyncLoop:
                     self._send(UpdateType.UPDATE, static, None)
             elif self.all_sources_ready:
                 self._send(UpdateType.KILL, pod, None)
+        self._allocations.removed(pod.uid for pod in pods)
 
     def _reconciled(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
+            old = self._pods.get(pod.uid)
             self._pods.put(pod)
             resolved = self._pods.resolve(pod)
             if resolved.pod is None:
                 continue
             self._tell(pod, resolved.pod)
+            self._allocations.reconciled(old, pod)
             if resolved.pod.spec.get("readinessGates"):
                 self._send(UpdateType.SYNC, resolved.pod, resolved.mirror)
             if pod.status.get("phase") == "Failed" and pod.status.get("reason") == "Evicted":

@@ -52,6 +52,11 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
         "reads": agent.pleg._reads,
         "known pods": agent.pleg._known,
         "dead containers": agent.dead._queued,
+        "allocations": agent.allocated.uids(),
+        "actuated resources": agent.actuated.uids(),
+        "resizes that wait": agent.allocations._queue,
+        "views of allocations": agent.allocations._views,
+        "conditions of resizes": agent.allocations._reports.uids(),
         "changes under way": agent.runtime._tools.mutations._under_way,
         "change times": agent.runtime._tools.mutations._changed_at,
     }

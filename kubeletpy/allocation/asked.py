@@ -1,0 +1,60 @@
+"""What an update of a pod asks to resize: for the metric, and whether to look at it at all.
+
+Pure. Source: docs/reference, metrics (kubelet_container_requested_resizes_total).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from kubeletpy.allocation.resources import COMPUTE, KINDS, amounts, of_pod, same
+from kubeletpy.api.quantity import parse
+from kubeletpy.pods.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One amount of one container that an update changes."""
+
+    resource: str
+    """cpu or memory."""
+    requirement: str
+    """requests or limits."""
+    operation: str
+    """add, remove, increase or decrease."""
+
+
+def asks(old: Pod, new: Pod) -> Iterator[Ask]:
+    """What changes between two versions of a pod. Raises ValueError for what is not a quantity."""
+    if old.spec is new.spec:
+        return
+    before, after = of_pod(old).containers, of_pod(new).containers
+    for name, wanted in after.items():
+        had = before.get(name)
+        if had is None or had == wanted:
+            continue
+        for resource in COMPUTE:
+            for kind in KINDS:
+                was = _amount(amounts(had, kind), resource)
+                will = _amount(amounts(wanted, kind), resource)
+                if was != will:
+                    yield Ask(resource, kind, _operation(was, will))
+
+
+def pod_level_changes(old: Pod, new: Pod) -> bool:
+    """Whether the resources of the pod as a whole change."""
+    return not same(old.spec.get("resources"), new.spec.get("resources"))
+
+
+def _amount(named: Mapping[str, str], name: str) -> Decimal:
+    return parse(named.get(name) or "0")
+
+
+def _operation(was: Decimal, will: Decimal) -> str:
+    if not will:
+        return "remove"
+    if not was:
+        return "add"
+    return "increase" if will > was else "decrease"

@@ -1,0 +1,256 @@
+"""Resources noted per pod that outlive the agent: what is allocated, and what is actuated.
+
+The one state that neither the API nor the runtime keeps: a spec says what is wanted, a container
+what it has, and neither says what this node has promised. Two of these are kept, as the kubelet
+keeps two files.
+
+A change is in the journal when a setter returns: one append to a file that is open, about 20 µs and
+without a wait for the disk. So what was noted survives the agent's death at any instant. It need
+not survive the machine's: then nothing runs any more. Soon after, a thread writes the whole state
+in the kubelet's form and starts the journal anew.
+
+A file that cannot be used is told once and left out: then ``complete`` is false, and what pods were
+given has to be taken from the API. Must never keep the agent from starting, nor a pod from running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kubeletpy.allocation import checkpoint_file
+from kubeletpy.allocation.resources import PodResources, Requirements
+from kubeletpy.host.private_files import write_private
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_AFTER_S = 1.0
+"""Changes of this long go into one snapshot."""
+RETRY_AFTER_S = 30.0
+MAX_BYTES = 64 << 20
+"""More than any node's pods need; a bigger file is not read."""
+MAX_LINES = 10_000
+"""Journal lines without a snapshot (a disk that takes none): more become one line a pod."""
+
+
+class ResourceState:
+    """Resources by pod uid and container. Without a path they are kept in memory only.
+
+    Use it inside the event loop only.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._pods: dict[str, PodResources] = {}
+        self.complete = False
+        """Whether all that was ever noted here is known: the files were there and readable."""
+        self._journal: int | None = None
+        self._lines: list[bytes] = []
+        """Journal lines that no snapshot contains."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._closed = False
+        self._unwell = False
+        """A write failed: said once, until one succeeds."""
+        if path is not None:
+            self._load(path)
+
+    # -- what is noted -----------------------------------------------------------------------
+
+    def find(self, uid: str) -> PodResources | None:
+        """All that is noted of a pod."""
+        return self._pods.get(uid)
+
+    def get(self, uid: str, container: str) -> Requirements | None:
+        """What is noted of one container."""
+        found = self._pods.get(uid)
+        return None if found is None else found.containers.get(container)
+
+    def pod(self, uid: str) -> Mapping[str, Requirements]:
+        """What is noted of a pod's containers."""
+        found = self._pods.get(uid)
+        return {} if found is None else found.containers
+
+    def get_pod_level(self, uid: str) -> Requirements | None:
+        """What is noted of a pod as a whole."""
+        found = self._pods.get(uid)
+        return None if found is None else found.pod
+
+    def uids(self) -> list[str]:
+        """The pods of which something is noted."""
+        return list(self._pods)
+
+    def set(self, uid: str, container: str, resources: Requirements) -> None:
+        """Note one container's."""
+        before = self._pods.get(uid) or PodResources()
+        containers = {**before.containers, container: resources}
+        self._put(uid, PodResources(containers, before.pod))
+
+    def set_pod(self, uid: str, containers: Mapping[str, Requirements]) -> None:
+        """Note those of all containers of a pod."""
+        self._put(uid, PodResources(dict(containers), self.get_pod_level(uid)))
+
+    def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
+        """Note a pod's as a whole."""
+        self._put(uid, PodResources(self.pod(uid), resources))
+
+    def put(self, uid: str, found: PodResources) -> None:
+        """Note all of a pod at once."""
+        self._put(uid, found)
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod."""
+        if self._pods.pop(uid, None) is not None:
+            self._note(checkpoint_file.journal_line(uid, None))
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all other pods."""
+        wanted = set(uids)
+        for uid in [uid for uid in self._pods if uid not in wanted]:
+            self.remove(uid)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is not in the snapshot yet, and stop writing."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._path is not None and self._lines:
+            await self._snapshot(self._path)
+        if self._journal is not None:
+            os.close(self._journal)
+            self._journal = None
+
+    def _put(self, uid: str, found: PodResources) -> None:
+        if self._pods.get(uid) == found:
+            return
+        self._pods[uid] = found
+        self._note(checkpoint_file.journal_line(uid, found))
+
+    def _note(self, line: bytes) -> None:
+        if self._path is None:
+            return
+        try:
+            if self._journal is None:
+                self._journal = _open_journal(_journal_path(self._path))
+            if os.write(self._journal, line) < len(line):
+                os.write(self._journal, b"\n")
+        except OSError as error:
+            self._say(error)
+        self._lines.append(line)
+        self._write_soon(SNAPSHOT_AFTER_S)
+
+    def _write_soon(self, delay: float) -> None:
+        if self._timer is None and self._writing is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        assert self._path is not None, "what has no path is never due"
+        self._writing = asyncio.get_running_loop().create_task(
+            self._snapshot(self._path), name=f"write {self._path.name}"
+        )
+
+    async def _snapshot(self, path: Path) -> None:
+        count, pods = len(self._lines), dict(self._pods)
+        again: float | None = None
+        try:
+            await asyncio.to_thread(lambda: write_private(path, checkpoint_file.snapshot(pods)))
+            # what was noted meanwhile is not in the snapshot: the new journal begins with it
+            self._lines = self._lines[count:]
+            self._restart_journal(path)
+            self._unwell = False
+            again = SNAPSHOT_AFTER_S if self._lines else None
+        except OSError as error:
+            self._say(error)
+            if len(self._lines) > MAX_LINES:
+                self._lines = [checkpoint_file.journal_line(*item) for item in self._pods.items()]
+            again = RETRY_AFTER_S
+        finally:
+            self._writing = None
+        if again is not None:
+            self._write_soon(again)
+
+    def _restart_journal(self, path: Path) -> None:
+        if not self._lines and self._journal is not None:
+            os.ftruncate(self._journal, 0)
+            return
+        journal = _journal_path(path)
+        fresh = journal.with_name(f"{journal.name}.new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, b"".join(self._lines))
+            fresh.replace(journal)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if self._journal is not None:
+            os.close(self._journal)
+        self._journal = descriptor
+
+    def _say(self, error: OSError) -> None:
+        if not self._unwell:
+            self._unwell = True
+            log.warning(
+                "what pods are given can't be written down; trying again",
+                extra={"path": str(self._path), "why": str(error)},
+            )
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _load(self, path: Path) -> None:
+        text = _read(path)
+        lines = (_read(_journal_path(path)) or b"").splitlines(keepends=True)
+        if text is None and not lines:
+            return
+        problem = ""
+        if text is not None:
+            try:
+                self._pods = checkpoint_file.read_snapshot(text.decode("utf-8", "replace"))
+            except checkpoint_file.BadCheckpoint as error:
+                problem = str(error)
+        if lines and not lines[-1].endswith(b"\n"):
+            # torn by the agent's death: its change never took effect
+            torn = lines.pop()
+            with contextlib.suppress(OSError):
+                journal = _journal_path(path)
+                os.truncate(journal, journal.stat().st_size - len(torn))
+        unread = checkpoint_file.replay(self._pods, lines)
+        if unread:
+            problem = problem or f"{unread} lines of its journal can't be read"
+        self._lines = lines
+        self.complete = not problem
+        if problem:
+            log.warning(
+                "a state file can't be used: what pods are given is taken from the API",
+                extra={"path": str(path), "why": problem},
+            )
+
+
+def _journal_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.journal")
+
+
+def _open_journal(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _read(path: Path) -> bytes | None:
+    """A file's content; None when there is none, or none that could be read."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return b""
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("a state file can't be read", extra={"path": str(path), "why": str(error)})
+        return b""

@@ -1,0 +1,96 @@
+"""How noted resources are written down: a snapshot in the kubelet's own form, and a journal.
+
+Pure. The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}`` as the kubelet's state files
+are, so that either agent can take over the other's node. The journal has one JSON line a change,
+``[uid, entry or null]``: replayed in order over any snapshot that is not older than its first line,
+it ends at the same state. Source: docs/reference, names (state files). Must never raise for what a
+file says: what cannot be read is told as a problem.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kubeletpy.allocation.resources import KINDS, PodResources, Requirements
+from kubeletpy.pods.fnv import fnv1a_32
+
+CONTAINERS = "ContainerResources"
+POD_LEVEL = "PodLevelResources"
+
+
+class BadCheckpoint(ValueError):
+    """A state file that cannot be used; the message says why."""
+
+
+def snapshot(pods: Mapping[str, PodResources]) -> str:
+    """The state file's text."""
+    entries = {uid: _entry(pods[uid]) for uid in sorted(pods)}
+    data = json.dumps({"entries": entries} if entries else {}, separators=(",", ":"))
+    return json.dumps({"data": data, "checksum": checksum(data)}, separators=(",", ":"))
+
+
+def read_snapshot(text: str) -> dict[str, PodResources]:
+    """What a state file says. Raises BadCheckpoint."""
+    try:
+        document = json.loads(text)
+        data = document["data"]
+        if document["checksum"] != checksum(data):
+            raise BadCheckpoint("its checksum is not that of its data")
+        entries = json.loads(data).get("entries") or {}
+        return {uid: _read_entry(entry) for uid, entry in entries.items()}
+    except BadCheckpoint:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadCheckpoint(f"it is not a state file: {type(error).__name__}: {error}") from error
+
+
+def checksum(data: str) -> int:
+    """The kubelet's checksum: of its debug print of a string."""
+    return fnv1a_32(b"(string)" + data.encode("utf-8", "replace"))
+
+
+def journal_line(uid: str, found: PodResources | None) -> bytes:
+    """One change: what is noted of a pod now; None: nothing any more."""
+    entry = None if found is None else _entry(found)
+    return json.dumps([uid, entry], separators=(",", ":")).encode() + b"\n"
+
+
+def replay(pods: dict[str, PodResources], lines: Iterable[bytes]) -> int:
+    """Apply a journal to ``pods``; how many lines could not be read, and were left out."""
+    unread = 0
+    for line in lines:
+        try:
+            uid, entry = json.loads(line)
+            found = None if entry is None else _read_entry(entry)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            unread += 1
+            continue
+        if found is None:
+            pods.pop(str(uid), None)
+        else:
+            pods[str(uid)] = found
+    return unread
+
+
+def _entry(found: PodResources) -> dict[str, Any]:
+    containers = {name: found.containers[name] for name in sorted(found.containers)}
+    return {CONTAINERS: containers, POD_LEVEL: found.pod}
+
+
+def _read_entry(entry: Mapping[str, Any]) -> PodResources:
+    pod = entry.get(POD_LEVEL)
+    containers = entry.get(CONTAINERS) or {}
+    return PodResources(
+        {str(name): _requirements(value) for name, value in containers.items()},
+        None if pod is None else _requirements(pod),
+    )
+
+
+def _requirements(value: Mapping[str, Any]) -> Requirements:
+    for kind in KINDS:
+        for amount in (value.get(kind) or {}).values():
+            if not isinstance(amount, str):
+                raise BadCheckpoint("an amount is not a text")
+    return dict(value)  # type: ignore[return-value]

@@ -1,0 +1,110 @@
+"""The two conditions that tell of a resize: PodResizePending and PodResizeInProgress.
+
+Pure: each function makes the next condition from the one before; time is an argument (Unix
+seconds). Their transition time moves when the reason changes. Source: docs/reference, reasons and
+conditions; KEP-1287.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
+
+PENDING = "PodResizePending"
+IN_PROGRESS = "PodResizeInProgress"
+DEFERRED = "Deferred"
+INFEASIBLE = "Infeasible"
+ERROR = "Error"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeConditions:
+    """Those of one pod; None where one does not hold."""
+
+    pending: api.PodCondition | None = None
+    in_progress: api.PodCondition | None = None
+
+    def listed(self) -> list[api.PodCondition]:
+        """In the order in which a status has them."""
+        return [each for each in (self.pending, self.in_progress) if each is not None]
+
+    @property
+    def deferred(self) -> bool:
+        """Whether a resize waits for room."""
+        return self.pending is not None and self.pending.get("reason") == DEFERRED
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether a resize is asked for that can never be."""
+        return self.pending is not None and self.pending.get("reason") == INFEASIBLE
+
+
+NONE = ResizeConditions()
+
+
+def from_status(conditions: Iterable[api.PodCondition] | None) -> ResizeConditions:
+    """Those that the API shows."""
+    pending = in_progress = None
+    for condition in conditions or ():
+        if condition.get("type") == PENDING:
+            pending = condition
+        elif condition.get("type") == IN_PROGRESS:
+            in_progress = condition
+    return ResizeConditions(pending, in_progress)
+
+
+def pending(
+    before: api.PodCondition | None, reason: str, message: str, generation: int, *, now: float
+) -> tuple[api.PodCondition, bool]:
+    """A resize that is not allocated; and whether people are to be told of it (anew)."""
+    made = _condition(PENDING, before, reason, message, generation, now=now)
+    news = before is None or (
+        before.get("reason") != reason or (before.get("observedGeneration") or 0) != generation
+    )
+    return made, news
+
+
+def in_progress(
+    before: api.PodCondition | None, reason: str, message: str, generation: int, *, now: float
+) -> tuple[api.PodCondition, bool]:
+    """A resize that is allocated and not done; and whether that says anything new.
+
+    A condition that holds keeps its generation, and its reason too unless another one is given.
+    """
+    if before is not None:
+        generation = before.get("observedGeneration") or 0
+        if not reason and not message:
+            reason, message = before.get("reason") or "", before.get("message") or ""
+        if (before.get("reason") or "", before.get("message") or "") == (reason, message):
+            return before, False
+    return _condition(IN_PROGRESS, before, reason, message, generation, now=now), True
+
+
+def _condition(
+    kind: str,
+    before: api.PodCondition | None,
+    reason: str,
+    message: str,
+    generation: int,
+    *,
+    now: float,
+) -> api.PodCondition:
+    moved = format_time(now)
+    if before is not None and (before.get("reason") or "") == reason:
+        moved = before.get("lastTransitionTime") or moved
+    made: api.PodCondition = {
+        "type": kind,
+        "status": "True",
+        "lastProbeTime": format_time(now),
+        "lastTransitionTime": moved,
+    }
+    if generation:
+        made["observedGeneration"] = generation
+    if reason:
+        made["reason"] = reason
+    if message:
+        made["message"] = message
+    return made

@@ -1,0 +1,116 @@
+"""Whether a resize can ever be done on this node. What only lacks room is not decided here.
+
+Pure. Source: docs/reference, in-place resize (refusals). Must never refuse what would go without a
+resize being involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubeletpy.allocation.resources import same
+from kubeletpy.api import types as api
+from kubeletpy.api.quantity import parse
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, qos_class
+
+STATIC = "static"
+"""cpuManagerPolicy that gives whole cpus to Guaranteed pods."""
+STATIC_MEMORY = "Static"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRules:
+    """What this node's settings allow."""
+
+    in_place: bool = True
+    """InPlacePodVerticalScaling."""
+    pod_level: bool = True
+    """InPlacePodLevelResourcesVerticalScaling."""
+    cpu_manager_policy: str = "none"
+    memory_manager_policy: str = "None"
+    exclusive_cpus: bool = False
+    """InPlacePodVerticalScalingExclusiveCPUs."""
+    exclusive_memory: bool = False
+    """InPlacePodVerticalScalingExclusiveMemory."""
+    may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
+    """Whether a container of a pod has swap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """Why a resize can never be."""
+
+    detail: str
+    """``reason_detail`` of kubelet_pod_infeasible_resizes_total."""
+    message: str
+
+
+def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
+    """Why ``desired`` can never follow ``allocated``; None: it can, given the room.
+
+    Raises ValueError for what is not a quantity.
+    """
+    if not rules.in_place:
+        return Infeasible("feature_gate_off", "InPlacePodVerticalScaling is disabled")
+    if _resizes_swap(desired, allocated, rules):
+        message = "In-place resize of containers with swap is not supported."
+        return Infeasible("swap_limitation", message)
+    pod_level_stays = same(desired.spec.get("resources"), allocated.spec.get("resources"))
+    if not rules.pod_level and not pod_level_stays:
+        message = "InPlacePodLevelResourcesVerticalScaling is disabled"
+        return Infeasible("plr_feature_gate_off", message)
+    if qos_class(desired) is not QoSClass.GUARANTEED:
+        return None
+    if (
+        rules.cpu_manager_policy == STATIC
+        and not rules.exclusive_cpus
+        and _request_changes(desired, allocated, "cpu")
+    ):
+        return _pinned("cpu", "CPU", rules.cpu_manager_policy)
+    if (
+        rules.memory_manager_policy == STATIC_MEMORY
+        and not rules.exclusive_memory
+        and _request_changes(desired, allocated, "memory")
+    ):
+        return _pinned("memory", "Memory", rules.memory_manager_policy)
+    return None
+
+
+def _pinned(name: str, word: str, policy: str) -> Infeasible:
+    message = f'Resize is infeasible for Guaranteed Pods alongside {word} Manager policy "{policy}"'
+    return Infeasible(f"guaranteed_pod_{name}_manager_static_policy", message)
+
+
+def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:
+    before = {c["name"]: c for c in (*allocated.containers, *allocated.init_containers)}
+    for container in (*desired.containers, *desired.init_containers):
+        old = before.get(container["name"])
+        if old is None or _request(container, "memory") == _request(old, "memory"):
+            continue
+        if _restarts_for_memory(old):
+            continue
+        if rules.may_swap(desired, container) or rules.may_swap(allocated, old):
+            return True
+    return False
+
+
+def _restarts_for_memory(container: api.Container) -> bool:
+    for policy in container.get("resizePolicy") or ():
+        if policy.get("resourceName") == "memory":
+            return policy.get("restartPolicy") == "RestartContainer"
+    return False
+
+
+def _request_changes(desired: Pod, allocated: Pod, name: str) -> bool:
+    before = {c["name"]: c for c in (*allocated.containers, *allocated.init_containers)}
+    return any(
+        _request(container, name) != _request(before.get(container["name"], container), name)
+        for container in (*desired.containers, *desired.init_containers)
+    )
+
+
+def _request(container: api.Container, name: str) -> object:
+    text = ((container.get("resources") or {}).get("requests") or {}).get(name)
+    return parse(text or "0")

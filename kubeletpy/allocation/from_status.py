@@ -1,0 +1,60 @@
+"""What a pod has been given, as far as its status in the API tells.
+
+For a pod that runs although no state file (or none that can be read) knows of it: the node ran an
+agent without one before, or the file is lost. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy.allocation.resources import COMPUTE, PodResources, Requirements, of_pod
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+
+def told_resources(pod: Pod) -> PodResources:
+    """Allocated requests and the limits in force of containers that have been shown; of all else
+    what the spec asks for.
+    """
+    wanted = of_pod(pod)
+    told = {
+        status.get("name") or "": status
+        for key in ("containerStatuses", "initContainerStatuses")
+        for status in _statuses(pod, key)
+    }
+    containers = {
+        name: _told(requirements, told.get(name))
+        for name, requirements in wanted.containers.items()
+    }
+    pod_level = wanted.pod
+    if pod_level is not None and pod.status.get("resources"):
+        pod_level = _overlaid(pod_level, pod.status["resources"], None)
+    return PodResources(containers, pod_level)
+
+
+def _statuses(pod: Pod, key: str) -> list[api.ContainerStatus]:
+    return pod.status.get(key) or []  # type: ignore[return-value]
+
+
+def _told(wanted: Requirements, status: api.ContainerStatus | None) -> Requirements:
+    shown = (status or {}).get("resources")
+    if not shown:
+        return wanted
+    return _overlaid(wanted, shown, (status or {}).get("allocatedResources"))
+
+
+def _overlaid(
+    wanted: Requirements, shown: Requirements, allocated: dict[str, str] | None
+) -> Requirements:
+    """What is wanted with the compute amounts that are shown; nothing is added or dropped."""
+    made: dict[str, Any] = {**wanted}
+    for kind, amounts in (
+        ("requests", {**(shown.get("requests") or {}), **(allocated or {})}),
+        ("limits", shown.get("limits") or {}),
+    ):
+        asked: dict[str, str] = wanted.get(kind) or {}  # type: ignore[assignment]
+        given = {name: amounts[name] for name in COMPUTE if name in amounts and name in asked}
+        if given:
+            made[kind] = {**asked, **given}
+    return made  # type: ignore[return-value]

@@ -1,0 +1,142 @@
+"""What people and the API are told of resizes: conditions, events, metrics, decisions.
+
+Keeps the two conditions of each pod that has one. Must never decide whether a resize is allocated,
+nor whether it is done: it is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kubeletpy.allocation import conditions
+from kubeletpy.allocation.conditions import DEFERRED, INFEASIBLE, NONE, ResizeConditions
+from kubeletpy.allocation.messages import (
+    COMPLETED,
+    FAILED,
+    STARTED,
+    pending_words,
+    resize_message,
+)
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
+from kubeletpy.metrics.resizes import ResizeMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.results import Decision, ResizeOutcome
+
+Decided = Callable[[str, Sequence[Decision]], None]
+
+
+class ResizeReports:
+    """By pod uid."""
+
+    def __init__(
+        self, recorder: EventRecorder, clock: Clock, metrics: ResizeMetrics, decided: Decided
+    ) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._decided = decided
+        self._conditions: dict[str, ResizeConditions] = {}
+
+    def of(self, uid: str) -> ResizeConditions:
+        """The conditions that hold for a pod."""
+        return self._conditions.get(uid, NONE)
+
+    def uids(self) -> list[str]:
+        """The pods with a condition."""
+        return list(self._conditions)
+
+    def take_over(self, uid: str, found: ResizeConditions) -> None:
+        """Take the conditions that the API shows for those that hold."""
+        self._keep(uid, found)
+
+    def forget(self, uid: str) -> None:
+        """Nothing of a pod is resized any more."""
+        self._keep(uid, NONE)
+
+    def not_pending(self, uid: str) -> None:
+        """What a pod asks for is what it has been given."""
+        self._keep(uid, ResizeConditions(None, self.of(uid).in_progress))
+
+    def allocated(self, pod: Pod) -> None:
+        """A resize was allocated; ``pod`` asks for it. An earlier one's errors are forgotten."""
+        uid, generation = pod.uid, pod.generation
+        began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
+        self._keep(uid, ResizeConditions(None, began))
+        self._event(pod, NORMAL, "ResizeStarted", resize_message(STARTED, pod, generation))
+        self._tell(uid, "allocate the resize", f"it fits (generation {generation})")
+
+    def infeasible(self, pod: Pod, message: str) -> None:
+        """A resize can never be."""
+        self._pending(pod, INFEASIBLE, INFEASIBLE, message)
+
+    def deferred(self, pod: Pod, why: str, message: str) -> None:
+        """A resize does not fit now. ``why``: admission's reason."""
+        self._pending(pod, DEFERRED, why, message)
+
+    def _pending(self, pod: Pod, reason: str, why: str, message: str) -> None:
+        uid, generation = pod.uid, pod.generation
+        before = self.of(uid)
+        made, news = conditions.pending(
+            before.pending, reason, message, generation, now=self._clock.now()
+        )
+        if not news and message == ((before.pending or {}).get("message") or ""):
+            return
+        self._keep(uid, ResizeConditions(made, before.in_progress))
+        if news:
+            text = resize_message(pending_words(why), pod, generation, message)
+            self._event(pod, WARNING, f"Resize{reason}", text)
+            self._tell(uid, f"resize {reason.lower()}", f"{why}: {message}")
+
+    def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
+        """What a worker says of a pod as it was allocated; whether the conditions have changed.
+
+        ``outcome`` None: all that runs has what it is to have.
+        """
+        uid, before = pod.uid, self.of(pod.uid)
+        if outcome is not None and (outcome.error or outcome.in_progress):
+            return self._unfinished(pod, outcome)
+        if before.in_progress is None and (outcome is None or not outcome.done):
+            return False
+        generation = (before.in_progress or {}).get("observedGeneration") or pod.generation
+        self._keep(uid, ResizeConditions(before.pending, None))
+        self._event(pod, NORMAL, "ResizeCompleted", resize_message(COMPLETED, pod, generation))
+        return True
+
+    def _unfinished(self, pod: Pod, outcome: ResizeOutcome) -> bool:
+        before = self.of(pod.uid)
+        made, news = conditions.in_progress(
+            before.in_progress,
+            conditions.ERROR if outcome.error else "",
+            outcome.error,
+            pod.generation,
+            now=self._clock.now(),
+        )
+        self._keep(pod.uid, ResizeConditions(before.pending, made))
+        if news and outcome.error:
+            generation = made.get("observedGeneration") or 0
+            text = resize_message(FAILED, pod, generation, outcome.error)
+            self._event(pod, WARNING, "ResizeError", text)
+        return news
+
+    def _keep(self, uid: str, found: ResizeConditions) -> None:
+        if found == self.of(uid):
+            return
+        if found == NONE:
+            del self._conditions[uid]
+        else:
+            self._conditions[uid] = found
+        reasons = Counter(
+            (each.pending.get("reason") or "").lower()
+            for each in self._conditions.values()
+            if each.pending is not None
+        )
+        doing = sum(each.in_progress is not None for each in self._conditions.values())
+        self._metrics.now(reasons, doing)
+
+    def _event(self, pod: Pod, kind: EventType, reason: str, message: str) -> None:
+        self._recorder.event(pod_reference(pod), kind, reason, message)
+
+    def _tell(self, uid: str, what: str, why: str) -> None:
+        self._decided(uid, (Decision(what, why),))

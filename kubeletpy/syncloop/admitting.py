@@ -1,0 +1,91 @@
+"""Lets pods in: has them judged as they are allocated, holds what takes a while, refuses the rest.
+
+What is decided is decided by the ``Admit`` it is given. Must never let a pod start that is held or
+was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.history import DecisionHistory
+from kubeletpy.runtime_manager.results import Decision
+from kubeletpy.status.protocol import StatusManager
+from kubeletpy.syncloop.held_pods import HeldPods
+from kubeletpy.syncloop.rejection import Admit, Deferred, rejected_status
+
+
+class Admitting:
+    """For pods that are no mirrors."""
+
+    def __init__(
+        self,
+        admit: Admit,
+        allocations: AllocationManager,
+        statuses: StatusManager,
+        recorder: EventRecorder,
+        clock: Clock,
+        *,
+        history: DecisionHistory,
+        active: Callable[[], list[Pod]],
+        current: Callable[[str], Pod | None],
+        start: Callable[[str], None],
+    ) -> None:
+        """Args:
+        active: the pods that use the node.
+        current: the newest object of a pod in the configuration.
+        start: is told the uid of a pod that was held and may run now.
+        """
+        self._admit = admit
+        self._allocations = allocations
+        self._statuses = statuses
+        self._recorder = recorder
+        self._clock = clock
+        self._history = history
+        self._active = active
+        self._current = current
+        self._start = start
+        self.held = HeldPods(self._settled)
+
+    def may_start(self, pod: Pod) -> bool:
+        """Whether the pod may run now; else it is refused, or held until that is settled."""
+        as_before = self._allocations.admitting(pod)
+        others = [self._allocations.allocated(o) for o in self._active() if o.uid != pod.uid]
+        answer = self._admit(as_before, others)
+        if isinstance(answer, Rejection):
+            self._refuse(pod, answer)
+            return False
+        self._allocations.admitted(as_before)
+        if isinstance(answer, Deferred):
+            self.held.hold(pod.uid, answer.settle(self.admitted_pods))
+        return answer is None
+
+    def admitted_pods(self) -> list[Pod]:
+        """The pods that use the node and are let in, as they are allocated."""
+        waiting = self.held.waiting
+        active = self._active()
+        return [self._allocations.allocated(pod) for pod in active if pod.uid not in waiting]
+
+    def _settled(self, uid: str, rejection: Rejection | None) -> None:
+        pod = self._current(uid)
+        if pod is None:
+            return
+        if rejection is not None:
+            self._refuse(pod, rejection)
+        else:
+            self._allocations.added((pod,))
+            self._start(uid)
+
+    def _refuse(self, pod: Pod, rejection: Rejection) -> None:
+        self.held.refuse(pod.uid)
+        self._allocations.refused(pod.uid)
+        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
+        refusal = Decision("refuse the pod", f"{rejection.reason}: {rejection.message}")
+        self._history.add(pod.uid, (refusal,), self._clock.now())
+        status = rejected_status(pod, rejection)
+        self._statuses.set_status(pod, status, containers_may_run=False)

@@ -1,0 +1,211 @@
+"""Tables: what can never be resized, in what order resizes are tried, how conditions move."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.allocation import conditions
+from kubeletpy.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
+from kubeletpy.allocation.feasibility import ResizeRules, infeasible
+from kubeletpy.allocation.queue import Waiting, in_order
+from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.resources import pod_requests
+from tests.unit.allocation.pods import needs, pod
+
+SWAPPING = ResizeRules(may_swap=lambda pod, container: container["name"] == "swaps")
+PINNED = ResizeRules(cpu_manager_policy="static", memory_manager_policy="Static")
+BURST = needs("cpu=1 memory=1Gi", "cpu=2 memory=2Gi")
+FULL = needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")
+
+
+def policy(restart: str) -> dict[str, dict[str, object]]:
+    return {"swaps": {"resizePolicy": [{"resourceName": "memory", "restartPolicy": restart}]}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "allocated", "desired", "detail"),
+    [
+        (ResizeRules(), pod(a=BURST), pod(a=needs("cpu=5")), None),
+        (ResizeRules(in_place=False), pod(a=BURST), pod(a=needs("cpu=5")), "feature_gate_off"),
+        (
+            ResizeRules(pod_level=False),
+            pod(a={}, pod_level=needs("cpu=1")),
+            pod(a={}, pod_level=needs("cpu=2")),
+            "plr_feature_gate_off",
+        ),
+        (
+            ResizeRules(pod_level=False),
+            pod(a=needs("cpu=1"), pod_level=needs("cpu=1")),
+            pod(a=needs("cpu=2"), pod_level=needs("cpu=1000m")),
+            None,
+        ),
+        (SWAPPING, pod(swaps=BURST), pod(swaps=needs("cpu=9 memory=1024Mi")), None),
+        (SWAPPING, pod(swaps=BURST), pod(swaps=needs("cpu=1 memory=2Gi")), "swap_limitation"),
+        (SWAPPING, pod(other=BURST), pod(other=needs("cpu=1 memory=2Gi")), None),
+        (
+            SWAPPING,
+            pod(swaps=BURST, more=policy("RestartContainer")),
+            pod(swaps=needs("memory=2Gi"), more=policy("RestartContainer")),
+            None,
+        ),
+        (
+            SWAPPING,
+            pod(swaps=BURST, more=policy("NotRequired")),
+            pod(swaps=needs("memory=2Gi"), more=policy("NotRequired")),
+            "swap_limitation",
+        ),
+        (
+            PINNED,
+            pod(a=FULL),
+            pod(a=needs("cpu=2 memory=1Gi", "cpu=2 memory=1Gi")),
+            "guaranteed_pod_cpu_manager_static_policy",
+        ),
+        (
+            PINNED,
+            pod(a=FULL),
+            pod(a=needs("cpu=1 memory=2Gi", "cpu=1 memory=2Gi")),
+            "guaranteed_pod_memory_manager_static_policy",
+        ),
+        (PINNED, pod(a=BURST), pod(a=needs("cpu=2 memory=2Gi", "cpu=4 memory=4Gi")), None),
+        (
+            ResizeRules(cpu_manager_policy="static"),
+            pod(a=FULL),
+            pod(a=needs("cpu=1 memory=2Gi", "cpu=1 memory=2Gi")),
+            None,
+        ),
+        (
+            ResizeRules(cpu_manager_policy="static", exclusive_cpus=True),
+            pod(a=FULL),
+            pod(a=needs("cpu=2 memory=1Gi", "cpu=2 memory=1Gi")),
+            None,
+        ),
+    ],
+)
+def test_what_can_never_be(rules, allocated, desired, detail) -> None:
+    found = infeasible(desired, allocated, rules)
+    assert (found.detail if found else None) == detail
+    assert found is None or found.message
+
+
+def test_the_order_of_the_queue() -> None:
+    has = {"a": needs("cpu=1 memory=1Gi", "cpu=4 memory=4Gi")}
+    full = {"a": needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")}
+
+    def waits(uid: str, wants: str, since: str, priority: int = 0, guaranteed: bool = False):
+        limits = wants if guaranteed else "cpu=4 memory=4Gi"
+        new = pod(uid, priority=priority, a=needs(wants, limits))
+        return Waiting(new, pod(uid, priority=priority, **(full if guaranteed else has)), since)
+
+    more, less = "cpu=2 memory=1Gi", "cpu=500m memory=1Gi"
+    queue = [
+        waits("new", more, ""),
+        waits("late", more, "2026-01-01T00:00:02Z"),
+        waits("early", more, "2026-01-01T00:00:01Z"),
+        waits("guaranteed", more, "2026-01-01T00:00:09Z", guaranteed=True),
+        waits("important", more, "", priority=5),
+        waits("mixed", "cpu=500m memory=2Gi", "2026-01-01T00:00:00Z"),
+        waits("less", less, "", priority=-5),
+        waits("limits", "cpu=1 memory=1Gi", ""),
+    ]
+    assert [one.desired.uid for one in in_order(queue)] == [
+        "limits",
+        "less",
+        "important",
+        "guaranteed",
+        "mixed",
+        "early",
+        "late",
+        "new",
+    ]
+
+
+T1, T2 = "2001-09-09T01:46:40Z", "2001-09-09T01:46:50Z"
+NOW1, NOW2 = 1_000_000_000.0, 1_000_000_010.0
+
+
+def test_a_pending_resize_moves_when_its_reason_changes() -> None:
+    first, news = conditions.pending(None, DEFERRED, "no cpu", 2, now=NOW1)
+    assert news
+    assert first == {
+        "type": "PodResizePending",
+        "status": "True",
+        "reason": "Deferred",
+        "message": "no cpu",
+        "observedGeneration": 2,
+        "lastProbeTime": T1,
+        "lastTransitionTime": T1,
+    }
+    other_words, news = conditions.pending(first, DEFERRED, "no memory", 2, now=NOW2)
+    assert not news
+    assert (other_words["message"], other_words["lastTransitionTime"]) == ("no memory", T1)
+    newer, news = conditions.pending(first, DEFERRED, "no cpu", 3, now=NOW2)
+    assert news
+    assert (newer["observedGeneration"], newer["lastTransitionTime"]) == (3, T1)
+    never, news = conditions.pending(first, INFEASIBLE, "never", 2, now=NOW2)
+    assert news
+    assert never["lastTransitionTime"] == T2
+
+
+def test_a_resize_in_progress_keeps_its_generation_and_its_error() -> None:
+    began, news = conditions.in_progress(None, "", "", 2, now=NOW1)
+    assert news
+    assert "reason" not in began
+    assert conditions.in_progress(began, "", "", 3, now=NOW2) == (began, False)
+    failed, news = conditions.in_progress(began, ERROR, "no", 3, now=NOW2)
+    assert news
+    assert (failed["reason"], failed["message"]) == ("Error", "no")
+    assert (failed["observedGeneration"], failed["lastTransitionTime"]) == (2, T2)
+    assert conditions.in_progress(failed, "", "", 4, now=NOW2 + 9) == (failed, False)
+    assert conditions.in_progress(failed, ERROR, "no", 4, now=NOW2 + 9) == (failed, False)
+    again, news = conditions.in_progress(failed, ERROR, "still no", 4, now=NOW2 + 9)
+    assert news
+    assert again["lastTransitionTime"] == T2
+
+
+def shown(**containers):
+    return {
+        "containerStatuses": [
+            {"name": name, "resources": actual, "allocatedResources": given}
+            for name, (actual, given) in containers.items()
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "cpu", "memory"),
+    [
+        (pod(a=needs("cpu=1 memory=2")), 1, 2),
+        (
+            pod(a=needs("cpu=1 memory=2"), status=shown(a=(needs("cpu=3 memory=1"), {}))),
+            3,
+            2,
+        ),
+        (
+            pod(
+                a=needs("cpu=1 memory=2"),
+                status=shown(a=(needs("cpu=500m"), {"memory": "5", "cpu": "1000m"})),
+            ),
+            1,
+            5,
+        ),
+        (pod(a=needs("cpu=1"), status=shown(a=({}, {"cpu": "9"}))), 1, 0),
+        (pod(a={}, b=needs("cpu=1"), status=shown(a=(needs("cpu=2"), {}))), 3, 0),
+        (
+            pod(
+                a={},
+                pod_level=needs("cpu=2"),
+                status={**shown(a=({}, {})), "resources": needs("cpu=4")},
+            ),
+            4,
+            0,
+        ),
+    ],
+)
+def test_a_pod_takes_the_most_that_it_may_have_now(given, cpu, memory) -> None:
+    found = pod_requests(in_force(given))
+    assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
+
+
+def test_a_pod_that_takes_what_it_asks_for_is_itself() -> None:
+    given = pod(a=needs("cpu=1"), status=shown(a=(needs("cpu=1000m"), {"cpu": "1"})))
+    assert in_force(given) is given

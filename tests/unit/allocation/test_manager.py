@@ -1,0 +1,389 @@
+"""Resizes as they come and go: allocated, deferred, refused, tried again, carried out, forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.allocation.checkpoint import ResourceState
+from kubeletpy.allocation.feasibility import ResizeRules
+from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.results import ResizeOutcome
+from tests.unit.allocation.pods import needs, pod
+from tests.virtual_time import LoopClock, on_virtual_time
+
+SMALL, BIG = needs("cpu=1"), needs("cpu=2")
+NO_ROOM = Rejection("OutOfcpu", "no room")
+
+
+class Node:
+    """A manager, and what it asks and tells."""
+
+    def __init__(self, path: Path | None = None, rules: ResizeRules | None = None) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.room = True
+        self.ready = True
+        self.woken: list[str] = []
+        self.events: list[tuple[str, str, str]] = []
+        self.told: list[str] = []
+        self.judged: list[str] = []
+        self.metrics = Metrics()
+        self.state = ResourceState(path)
+        self.manager = AllocationManager(
+            self.state,
+            self,
+            LoopClock(),
+            rules=rules,
+            metrics=self.metrics.resizes,
+            judge=self._judge,
+            current=self.pods.get,
+            sync=self.woken.append,
+            sources_ready=lambda: self.ready,
+            decided=lambda uid, ones: self.told.extend(one.what for one in ones),
+        )
+
+    def _judge(self, wanted: Pod) -> Rejection | None:
+        self.judged.append(wanted.uid)
+        return None if self.room else NO_ROOM
+
+    def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
+        self.events.append((event_type, reason, message))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, reason, _ in self.events]
+
+    def admit(self, *new: Pod) -> None:
+        for one in new:
+            self.pods[one.uid] = one
+            self.manager.admitted(self.manager.admitting(one))
+        self.manager.added(new)
+
+    def update(self, new: Pod) -> None:
+        old = self.pods.get(new.uid)
+        self.pods[new.uid] = new
+        self.manager.updated(old, new)
+
+    def conditions(self, uid: str = "u1") -> dict[str, str]:
+        return {c["type"]: c.get("reason", "") for c in self.manager.conditions(uid)}
+
+    def cpu(self, uid: str = "u1") -> str:
+        given = self.manager.allocated(self.pods[uid])
+        return given.containers[0]["resources"]["requests"]["cpu"]
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@on_virtual_time
+async def test_a_pod_is_given_what_it_is_admitted_with() -> None:
+    node = Node()
+    first = pod(a=SMALL)
+    node.admit(first)
+    assert node.manager.allocated(first) is first
+    assert node.state.get("u1", "a") == SMALL
+    assert not node.events
+    assert node.conditions() == {}
+
+
+@on_virtual_time
+async def test_what_asks_for_nothing_is_not_noted() -> None:
+    node = Node()
+    node.admit(pod(a={}))
+    assert node.state.uids() == []
+
+
+@on_virtual_time
+async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    node.update(pod(a=BIG, generation=2))
+    assert node.cpu() == "2"
+    assert node.conditions() == {"PodResizeInProgress": ""}
+    assert node.woken == [], "the caller of an update wakes the worker itself"
+    assert node.manager.conditions("u1")[0]["observedGeneration"] == 2
+    assert node.counted("kubelet_pod_in_progress_resizes") == 1
+    given = node.manager.allocated(node.pods["u1"])
+    assert node.manager.synced(given, None)
+    assert not node.manager.synced(given, None)
+    assert node.conditions() == {}
+    assert node.reasons == ["ResizeStarted", "ResizeCompleted"]
+    summary = {"containers": [{"name": "a", "resources": BIG}], "generation": 2}
+    for (_, _, message), words in zip(node.events, ("started", "completed"), strict=True):
+        assert message.startswith(f"Pod resize {words}: ")
+        assert json.loads(message.partition(": ")[2]) == summary
+    assert node.counted("kubelet_pod_in_progress_resizes") == 0
+    assert (
+        node.counted(
+            "kubelet_container_requested_resizes_total",
+            resource="cpu",
+            requirement="requests",
+            operation="increase",
+        )
+        == 1
+    )
+    assert node.told == ["allocate the resize"]
+
+
+@on_virtual_time
+async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
+    node = Node()
+    node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL))
+    node.room = False
+    node.update(pod("u1", a=BIG, generation=2))
+    assert node.cpu() == "1"
+    assert node.conditions() == {"PodResizePending": "Deferred"}
+    (kind, reason, message), *_ = node.events
+    assert (kind, reason) == ("Warning", "ResizeDeferred")
+    assert message.startswith("Pod resize OutOfcpu: ")
+    assert json.loads(message.partition(": ")[2])["error"] == "no room"
+    assert node.counted("kubelet_pod_pending_resizes", reason="deferred") == 1
+    await asyncio.sleep(181)
+    assert node.judged == ["u1", "u1"]
+    assert node.reasons == ["ResizeDeferred"], "told once"
+    assert node.woken == []
+    node.room = True
+    node.manager.removed(["u2"])
+    assert node.cpu() == "2"
+    assert node.woken == ["u1"]
+    assert node.conditions() == {"PodResizeInProgress": ""}
+    accepted = "kubelet_pod_deferred_accepted_resizes_total"
+    assert node.counted(accepted, retry_trigger="pods_removed") == 1
+    assert node.counted("kubelet_pod_pending_resizes", reason="deferred") == 0
+    await asyncio.sleep(1000)
+    assert len(node.judged) == 3, "nothing waits any more"
+
+
+@on_virtual_time
+async def test_what_can_never_be_is_told_and_dropped() -> None:
+    node = Node(rules=ResizeRules(in_place=False))
+    node.admit(pod(a=SMALL))
+    node.update(pod(a=BIG, generation=2))
+    assert node.conditions() == {"PodResizePending": "Infeasible"}
+    assert node.reasons == ["ResizeInfeasible"]
+    assert node.events[0][2].startswith("Pod resize Infeasible: ")
+    assert node.cpu() == "1"
+    assert node.judged == []
+    name = "kubelet_pod_infeasible_resizes_total"
+    assert node.counted(name, reason_detail="feature_gate_off") == 1
+    node.manager.removed(["other"])
+    await asyncio.sleep(1000)
+    assert node.counted(name, reason_detail="feature_gate_off") == 1
+
+
+@on_virtual_time
+async def test_a_resize_that_is_taken_back_is_forgotten() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    node.room = False
+    node.update(pod(a=BIG, generation=2))
+    node.update(pod(a=needs("cpu=1000m"), generation=3))
+    assert node.conditions() == {}
+    assert node.reasons == ["ResizeDeferred"]
+    await asyncio.sleep(1000)
+    assert len(node.judged) == 1
+
+
+@on_virtual_time
+async def test_another_update_does_not_try_again() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    node.room = False
+    node.update(pod(a=BIG, generation=2))
+    node.update(pod(a=BIG, generation=2))
+    assert len(node.judged) == 1
+    node.update(pod(a=needs("cpu=3"), generation=3))
+    assert node.reasons == ["ResizeDeferred", "ResizeDeferred"]
+    assert node.manager.conditions("u1")[0]["observedGeneration"] == 3
+
+
+@on_virtual_time
+async def test_until_all_sources_have_spoken_nothing_is_given_away() -> None:
+    node = Node()
+    node.ready = False
+    node.admit(pod(a=SMALL))
+    node.update(pod(a=BIG, generation=2))
+    assert node.judged == []
+    await asyncio.sleep(29)
+    node.ready = True
+    assert node.judged == []
+    await asyncio.sleep(2)
+    assert node.cpu() == "2"
+    assert node.woken == ["u1"]
+
+
+@on_virtual_time
+async def test_less_is_given_before_more() -> None:
+    node = Node()
+    node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL), pod("u3", a=SMALL))
+    node.room = False
+    node.update(pod("u1", a=BIG, generation=2))
+    node.update(pod("u2", a=BIG, generation=2, priority=5))
+    node.judged.clear()
+    node.update(pod("u3", a=needs("cpu=500m"), generation=2))
+    assert node.judged == ["u3", "u2", "u1"]
+
+
+def ended(uid: str) -> dict[str, Any]:
+    return {"phase": "Succeeded"}
+
+
+def has(actual: str, given: str) -> dict[str, Any]:
+    status = {"name": "a", "resources": needs(actual), "allocatedResources": {"cpu": given}}
+    return {"phase": "Running", "containerStatuses": [status]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "trigger"),
+    [
+        ({"phase": "Running"}, {"phase": "Succeeded"}, "pod_terminated"),
+        (has("cpu=4", "1"), has("cpu=1", "1"), "pod_resized"),
+        (has("cpu=1", "1"), has("cpu=4", "1"), ""),
+        ({"phase": "Pending"}, {"phase": "Running"}, ""),
+    ],
+)
+@on_virtual_time
+async def test_a_status_that_frees_something_has_them_tried_again(before, after, trigger) -> None:
+    node = Node()
+    other = pod("u2", a=SMALL, status=before)
+    node.admit(pod(a=SMALL), other)
+    node.room = False
+    node.update(pod(a=BIG, generation=2))
+    node.room = True
+    node.manager.reconciled(other, pod("u2", a=SMALL, status=after))
+    assert node.cpu() == ("2" if trigger else "1")
+    name = "kubelet_pod_deferred_accepted_resizes_total"
+    assert node.counted(name, retry_trigger=trigger or "pod_resized") == bool(trigger)
+
+
+@on_virtual_time
+async def test_a_failure_is_told_and_then_the_success() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    node.update(pod(a=BIG, generation=2))
+    given = node.manager.allocated(node.pods["u1"])
+    failed = ResizeOutcome(in_progress=True, error="the runtime says no")
+    assert node.manager.synced(given, failed)
+    assert not node.manager.synced(given, failed)
+    assert node.conditions() == {"PodResizeInProgress": "Error"}
+    assert not node.manager.synced(given, ResizeOutcome(in_progress=True))
+    assert node.conditions() == {"PodResizeInProgress": "Error"}
+    assert node.manager.synced(given, ResizeOutcome(in_progress=False, done=("a",)))
+    assert node.reasons == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
+    assert node.events[1][0] == "Warning"
+
+
+@on_virtual_time
+async def test_an_older_sync_says_nothing_of_a_newer_resize() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    node.update(pod(a=BIG, generation=2))
+    older = node.manager.allocated(node.pods["u1"])
+    node.update(pod(a=needs("cpu=3"), generation=3))
+    assert not node.manager.synced(older, None)
+    assert node.conditions() == {"PodResizeInProgress": ""}
+    assert node.manager.conditions("u1")[0]["observedGeneration"] == 3
+
+
+@on_virtual_time
+async def test_a_restart_keeps_what_was_given_and_tries_what_waits(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state")
+    node.admit(pod(a=SMALL))
+    again = Node(tmp_path / "state")
+    pending = {
+        "type": "PodResizePending",
+        "status": "True",
+        "reason": "Deferred",
+        "message": "no room",
+        "observedGeneration": 2,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    again.room = False
+    wanted = pod(a=BIG, generation=2, status={"conditions": [pending]})
+    assert again.manager.admitting(wanted).containers[0]["resources"] == SMALL
+    again.admit(wanted)
+    assert again.judged == ["u1"]
+    assert again.cpu() == "1"
+    assert again.reasons == [], "it was told before"
+    assert again.manager.conditions("u1") == [pending]
+    again.room = True
+    await asyncio.sleep(181)
+    assert again.cpu() == "2"
+    name = "kubelet_pod_deferred_accepted_resizes_total"
+    assert again.counted(name, retry_trigger="periodic_retry") == 1
+    await node.state.close()
+    await again.state.close()
+
+
+@on_virtual_time
+async def test_a_restart_in_the_middle_of_a_resize_goes_on_with_it(tmp_path: Path) -> None:
+    """It was allocated; the API still shows that it waits."""
+    node = Node(tmp_path / "state")
+    node.admit(pod(a=SMALL))
+    node.update(pod(a=BIG, generation=2))
+    again = Node(tmp_path / "state")
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    again.admit(pod(a=BIG, generation=2, status={"conditions": [pending]}))
+    assert again.cpu() == "2"
+    assert again.conditions() == {}
+    given = again.manager.allocated(again.pods["u1"])
+    assert again.manager.synced(given, ResizeOutcome(in_progress=False, done=("a",)))
+    assert again.reasons == ["ResizeCompleted"]
+    await node.state.close()
+    await again.state.close()
+
+
+@on_virtual_time
+async def test_without_a_state_file_the_api_tells_what_was_given() -> None:
+    node = Node()
+    node.room = False
+    node.admit(pod(a=BIG, status=has("cpu=1", "1")))
+    assert node.cpu() == "1"
+    assert node.conditions() == {"PodResizePending": "Deferred"}
+
+
+@on_virtual_time
+async def test_a_pod_that_is_gone_or_refused_leaves_nothing() -> None:
+    node = Node()
+    node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL), pod("u3", a=SMALL))
+    node.room = False
+    for uid in ("u1", "u2", "u3"):
+        node.update(pod(uid, a=BIG, generation=2))
+        node.manager.allocated(node.pods[uid])
+    node.manager.removed(["u1"])
+    node.manager.refused("u2")
+    node.manager.keep([])
+    assert node.state.uids() == []
+    assert [node.conditions(uid) for uid in ("u1", "u2", "u3")] == [{}, {}, {}]
+    await asyncio.sleep(1000)
+    judged = len(node.judged)
+    node.manager.retry("periodic_retry")
+    assert len(node.judged) == judged
+
+
+@on_virtual_time
+async def test_a_pod_that_has_ended_is_not_resized() -> None:
+    node = Node()
+    node.admit(pod(a=SMALL))
+    node.room = False
+    node.update(pod(a=BIG, generation=2))
+    node.manager.ended("u1")
+    assert node.conditions() == {}
+    await asyncio.sleep(1000)
+    assert len(node.judged) == 1
+
+
+@on_virtual_time
+async def test_what_is_no_quantity_stops_nobody() -> None:
+    node = Node()
+    node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL))
+    node.update(pod("u1", a=needs("cpu=many"), generation=2))
+    node.update(pod("u2", a=BIG, generation=2))
+    assert node.cpu("u2") == "2"

@@ -1,0 +1,144 @@
+"""What is allocated of a pod, and the pod as it is with an allocation."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from kubeletpy.allocation.asked import Ask, asks, pod_level_changes
+from kubeletpy.allocation.from_status import told_resources
+from kubeletpy.allocation.messages import resize_message
+from kubeletpy.allocation.resources import (
+    PodResources,
+    asks_for_nothing,
+    of_pod,
+    same,
+    with_resources,
+)
+from tests.unit.allocation.pods import needs, pod
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (None, None, True),
+        (None, {}, True),
+        ({}, needs(), True),
+        (needs("cpu=1"), needs("cpu=1000m"), True),
+        (needs("memory=1Gi"), needs("memory=1024Mi"), True),
+        (needs("memory=1Gi"), needs("memory=1G"), False),
+        (needs("cpu=1"), needs("cpu=2"), False),
+        (needs("cpu=1"), needs("cpu=1 memory=1"), False),
+        (needs("cpu=1"), needs("", "cpu=1"), False),
+        (needs("cpu=x"), needs("cpu=y"), False),
+    ],
+)
+def test_resources_are_compared_by_value(one, other, equal) -> None:
+    assert same(one, other) is equal
+    assert same(other, one) is equal
+
+
+@pytest.mark.parametrize(
+    ("given", "nothing"),
+    [
+        (pod(a={}), True),
+        (pod(a=needs("ephemeral-storage=1Gi")), True),
+        (pod(a={}, b=needs("cpu=1")), False),
+        (pod(a=needs("", "memory=1Gi")), False),
+        (pod(a={}, init={"i": needs("cpu=1")}), False),
+        (pod(a={}, pod_level=needs("cpu=1")), False),
+    ],
+)
+def test_a_pod_without_cpu_and_memory_asks_for_nothing(given, nothing) -> None:
+    assert asks_for_nothing(given) is nothing
+
+
+def test_a_pod_is_itself_while_it_has_what_it_asks_for() -> None:
+    wanted = pod(a=needs("cpu=1"), init={"i": needs("cpu=2")}, pod_level=needs("cpu=3"))
+    assert with_resources(wanted, of_pod(wanted)) is wanted
+    in_other_words = PodResources(
+        {"a": needs("cpu=1000m"), "i": needs("cpu=2000m")}, needs("cpu=3000m")
+    )
+    assert with_resources(wanted, in_other_words) is wanted
+
+
+def test_a_pod_has_what_it_was_given_not_what_it_asks_for() -> None:
+    wanted = pod(
+        a=needs("cpu=1", "memory=1Gi"),
+        b=needs("cpu=5"),
+        init={"i": needs("cpu=2")},
+        more={"a": {"image": "x"}},
+    )
+    before = copy.deepcopy(wanted.object)
+    given = PodResources({"a": needs("cpu=500m"), "i": needs("cpu=4")}, None)
+    made = with_resources(wanted, given)
+    assert [c["resources"] for c in made.containers] == [needs("cpu=500m"), needs("cpu=5")]
+    assert made.init_containers[0]["resources"] == needs("cpu=4")
+    assert made.containers[0]["image"] == "x"
+    assert made.containers[1] is wanted.containers[1]
+    assert wanted.object == before
+
+
+@pytest.mark.parametrize("given", [None, needs("cpu=1")])
+def test_pod_level_resources_are_those_given(given) -> None:
+    made = with_resources(pod(a={}, pod_level=needs("cpu=9")), PodResources({"a": {}}, given))
+    assert made.spec.get("resources") == given
+    assert ("resources" in made.spec) is (given is not None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (needs("cpu=1"), needs("cpu=1000m"), []),
+        (needs("cpu=1"), needs("cpu=2"), [Ask("cpu", "requests", "increase")]),
+        (needs("cpu=2"), needs("cpu=1"), [Ask("cpu", "requests", "decrease")]),
+        (needs("cpu=2"), needs("cpu=2", "memory=1"), [Ask("memory", "limits", "add")]),
+        (needs("cpu=2", "memory=1"), needs("cpu=2"), [Ask("memory", "limits", "remove")]),
+        (needs("ephemeral-storage=1"), needs("ephemeral-storage=2"), []),
+    ],
+)
+def test_what_an_update_asks_to_resize(old, new, found) -> None:
+    assert list(asks(pod(a=old, b={}), pod(a=new, b={}))) == found
+
+
+def test_a_change_of_the_pod_as_a_whole_is_seen() -> None:
+    old = pod(a={}, pod_level=needs("cpu=1"))
+    assert not pod_level_changes(old, pod(a={}, pod_level=needs("cpu=1000m")))
+    assert pod_level_changes(old, pod(a={}, pod_level=needs("cpu=2")))
+
+
+def test_what_a_pod_was_given_is_told_by_its_status() -> None:
+    wanted = pod(
+        a=needs("cpu=2 memory=2Gi", "cpu=3"),
+        b=needs("cpu=5"),
+        status={
+            "containerStatuses": [
+                {
+                    "name": "a",
+                    "allocatedResources": {"cpu": "1", "memory": "1Gi"},
+                    "resources": needs("cpu=500m memory=1Gi", "cpu=2 memory=7Gi"),
+                },
+                {"name": "gone", "resources": needs("cpu=9")},
+            ]
+        },
+    )
+    told = told_resources(wanted)
+    assert told.containers == {
+        "a": needs("cpu=1 memory=1Gi", "cpu=2"),
+        "b": needs("cpu=5"),
+    }
+    fresh = pod(a=needs("cpu=2"))
+    assert with_resources(fresh, told_resources(fresh)) is fresh
+
+
+def test_events_say_what_is_asked_for() -> None:
+    given = pod(a=needs("memory=1Gi cpu=1", "cpu=2"), b={}, init={"i": needs("cpu=1")})
+    assert resize_message("Pod resize started", given, 4) == (
+        'Pod resize started: {"initContainers":[{"name":"i","resources":{"requests":{"cpu":"1"}}}],'
+        '"containers":[{"name":"a","resources":{"limits":{"cpu":"2"},'
+        '"requests":{"cpu":"1","memory":"1Gi"}}},{"name":"b","resources":{}}],"generation":4}'
+    )
+    assert resize_message("W", pod(a={}), 1, 'no "room"').endswith(
+        '"generation":1,"error":"no \\"room\\""}'
+    )
