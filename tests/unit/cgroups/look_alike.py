@@ -9,7 +9,7 @@ from kubeletpy.cgroups.filesystem import CgroupFilesystem, detect
 
 V1 = {
     "cpu,cpuacct": ("cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us"),
-    "memory": ("memory.limit_in_bytes",),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
     "pids": ("pids.max",),
     "hugetlb": ("hugetlb.2MB.limit_in_bytes", "hugetlb.1GB.limit_in_bytes"),
     "freezer": (),
@@ -20,6 +20,7 @@ V2 = (
     "cpu.weight",
     "cpu.max",
     "memory.max",
+    "memory.current",
     "pids.max",
     "hugetlb.2MB.max",
     "cgroup.subtree_control",
