@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.images.gc_selection import ImageGCPolicy
@@ -14,6 +15,7 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.parts import StaticPods
 from kubeletpy.runtime_manager.dns import ResolvConfError, ResolverConfig, parse_resolv_conf
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.resources import has_swap
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,20 @@ def runtime_settings(
         hugepage_sizes=kernel.hugepage_sizes,
         thermal_throttle_paths=kernel.thermal_throttle_paths,
         stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
+    )
+
+
+def resize_rules(settings: KubeletSettings, runtime: RuntimeSettings) -> ResizeRules:
+    """Which resizes in place this node can do."""
+    gates = settings.feature_gates
+    return ResizeRules(
+        in_place=gates.enabled("InPlacePodVerticalScaling"),
+        pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+        cpu_manager_policy=settings.cpu_manager_policy,
+        memory_manager_policy=settings.memory_manager_policy,
+        exclusive_cpus=gates.enabled("InPlacePodVerticalScalingExclusiveCPUs"),
+        exclusive_memory=gates.enabled("InPlacePodVerticalScalingExclusiveMemory"),
+        may_swap=lambda pod, container: has_swap(pod, container, runtime),
     )
 
 

@@ -31,6 +31,7 @@ from kubeletpy.launch.pods import (
 from kubeletpy.launch.runtime import mount_features, wait_for_runtime
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
+    resize_rules,
 from kubeletpy.node.facts import read_machine_facts
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
@@ -117,11 +118,13 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         facts=facts,
         node_ips=node_ips,
         runtime_info=info,
+    runtime_rules = runtime_settings(settings, flags, facts, node_ips, kernel)
         kube_api=client,
         heartbeat_api=client and client.limited(qps=0, burst=0, timeout=_heartbeat_s(settings)),
         events_api=client
         and client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
-        runtime_settings=runtime_settings(settings, flags, facts, node_ips, kernel),
+        runtime_settings=runtime_rules,
+        resizes=resize_rules(settings, runtime_rules),
         seams=surroundings.seams,
         volumes=surroundings.volumes,
         cgroups=tree,

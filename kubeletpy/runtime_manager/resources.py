@@ -81,7 +81,7 @@ def container_resources(
         cri.HugepageLimit(page_size=size, limit=page_limits.get(size, 0))
         for size in settings.hugepage_sizes
     )
-    _limit_swap(resources, pod, requests, limits, settings)
+    _limit_swap(resources, pod, container, settings)
     return resources
 
 
@@ -145,11 +145,22 @@ def _unassigned_memory_share(pod: Pod) -> int:
     return max(0, whole(requested) - whole(assigned)) // count
 
 
+def has_swap(pod: Pod, container: api.Container, settings: RuntimeSettings) -> bool:
+    """Whether a container may use swap: of Burstable pods that are not critical, those whose
+    memory request is not their limit. Raises ValueError for what is not a quantity.
+    """
+    if not (settings.swap_controller and settings.cgroup_v2 and settings.limited_swap):
+        return False
+    if is_critical(pod) or qos_class(pod) is not QoSClass.BURSTABLE:
+        return False
+    request = container_amounts(container, "requests").get("memory", _ZERO)
+    return request != container_amounts(container, "limits").get("memory", _ZERO)
+
+
 def _limit_swap(
     resources: cri.LinuxContainerResources,
     pod: Pod,
-    requests: Amounts,
-    limits: Amounts,
+    container: api.Container,
     settings: RuntimeSettings,
 ) -> None:
     """No swap, or with LimitedSwap the share of it that the memory request is of memory."""
@@ -160,13 +171,7 @@ def _limit_swap(
             resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
         return
     swap = 0
-    request, limit = requests.get("memory", _ZERO), limits.get("memory", _ZERO)
-    if (
-        settings.limited_swap
-        and not is_critical(pod)
-        and qos_class(pod) is QoSClass.BURSTABLE
-        and request != limit
-        and 0 < request <= settings.memory_capacity
-    ):
+    request = container_amounts(container, "requests").get("memory", _ZERO)
+    if 0 < request <= settings.memory_capacity and has_swap(pod, container, settings):
         swap = int(request / settings.memory_capacity * settings.swap_capacity)
     resources.unified["memory.swap.max"] = str(swap)

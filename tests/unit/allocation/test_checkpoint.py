@@ -1,4 +1,4 @@
-"""What is noted outlives the agent's death at any instant, and a bad file keeps nobody from work."""
+"""What is noted outlives the agent's death at any instant; a bad file keeps nobody from work."""
 
 from __future__ import annotations
 
@@ -268,4 +268,4 @@ async def test_without_a_path_it_is_memory_only(tmp_path: Path) -> None:
     state.set("u1", "a", needs("cpu=1"))
     assert state.pod("u1") == {"a": needs("cpu=1")}
     await state.close()
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []  # noqa: PTH208

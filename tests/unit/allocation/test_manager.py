@@ -1,4 +1,4 @@
-"""Resizes as they come and go: allocated, deferred, refused, tried again, carried out, forgotten."""
+"""Resizes come and go: allocated, deferred, refused, tried again, carried out, forgotten."""
 
 from __future__ import annotations
 
