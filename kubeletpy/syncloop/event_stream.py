@@ -20,6 +20,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.status_source import PLAUSIBLE_EVENT_AGE
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, diff, summarise
 from kubeletpy.syncloop.pleg import OnChange, Pleg
@@ -60,6 +61,8 @@ class EventStream:
         self._rng = rng or random.Random()
         self._established: asyncio.TimerHandle | None = None
         self._delay = FIRST_RETRY
+        self._opened_at = 0
+        """Unix nanoseconds."""
 
     async def run(self) -> None:
         """Follow until cancelled, or until it is clear that the runtime has no events."""
@@ -81,11 +84,21 @@ class EventStream:
     async def _follow(self) -> None:
         loop = asyncio.get_running_loop()
         self._established = loop.call_later(ESTABLISHED_AFTER, self._connected)
+        self._opened_at = int(self._clock.now() * 1e9)
         events = self._service.get_container_events()
         async with aclosing(cast("Any", events)) as stream:
             async for event in stream:
                 self._connected()
-                await self._take(event)
+                if not self._is_left_over(event):
+                    await self._take(event)
+
+    def _is_left_over(self, event: cri.ContainerEventResponse) -> bool:
+        """Whether the runtime has kept an event from before we listened.
+
+        The relist at the connection knows better. Believed one after the other, such events would
+        bring back, for some milliseconds, sandboxes that are long gone.
+        """
+        return 0 < self._opened_at - event.created_at < PLAUSIBLE_EVENT_AGE
 
     def _connected(self) -> None:
         if self._established is None:

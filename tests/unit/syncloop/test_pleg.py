@@ -224,12 +224,14 @@ class Streaming(Setup):
     async def read_event(self, event, previous):
         return self.told
 
-    def send(self, kind: str, status: PodRuntimeStatus | None, container_id: str = "c1") -> None:
+    def send(
+        self, kind: str, status: PodRuntimeStatus | None, container_id: str = "c1", ago: float = 0.0
+    ) -> None:
         self.told = status
         event = cri.ContainerEventResponse(
             container_id=container_id,
             container_event_type=cri.ContainerEventType.Value(f"CONTAINER_{kind}_EVENT"),
-            created_at=int(LoopClock().now() * 1e9),
+            created_at=int((LoopClock().now() - ago) * 1e9),
         )
         event.pod_sandbox_status.metadata.uid = "uid-web"
         event.pod_sandbox_status.metadata.name = "web"
@@ -278,6 +280,20 @@ async def test_an_exit_is_known_at_once():
     assert s.changes[-1] == ("uid-web", ["ContainerDied"])
     assert s.at[-1] == 20.5
     assert (s.runtime.lists, s.runtime.reads) == (lists, 1)
+    await s.stop()
+
+
+@on_virtual_time
+async def test_what_the_runtime_kept_from_before_we_listened_is_not_believed():
+    s = Streaming()
+    s.send("STOPPED", runtime_status(state=E, at=now_ns()), ago=5)
+    await asyncio.sleep(0.5)
+    assert s.changes == []
+    assert s.cache.known_absent("uid-web")
+    assert s.runtime.lists >= 1
+    s.send("STARTED", runtime_status(at=now_ns()))
+    await settle()
+    assert s.changes[-1][0] == "uid-web"
     await s.stop()
 
 
