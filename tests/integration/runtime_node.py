@@ -102,6 +102,7 @@ async def runtime_node(
     cgroup_root: str,
     *,
     pulls: PullSettings | None = None,
+    seams: Seams | None = None,
     **options: Any,
 ) -> AsyncIterator[RuntimeNode]:
     """A fresh manager on a containerd, as after a start of the agent."""
@@ -121,7 +122,7 @@ async def runtime_node(
                 pod_logs_dir=str(directory / "pods"),
                 container_logs_dir=str(directory / "containers"),
             ),
-            seams=Seams(cgroup_parent=lambda pod: cgroup_root),
+            seams=seams or Seams(cgroup_parent=lambda pod: cgroup_root),
             **options,
         )
         yield RuntimeNode(runtime, manager, events, metrics, directory)
