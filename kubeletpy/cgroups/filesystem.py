@@ -43,7 +43,7 @@ class CgroupFilesystem:
             makes directories there too.
         """
         self.version = version
-        self.controllers = frozenset(hierarchies)
+        self.hierarchies = dict(hierarchies)
         self._used = {name: hierarchies[name] for name in USED if name in hierarchies}
         self._needed = tuple(
             dict.fromkeys(str(hierarchies[name]) for name in NEEDED if name in hierarchies)

@@ -17,6 +17,7 @@ from aiohttp import web
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi import bodies, documents, errors, negotiation, paths
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.node_metrics import NodeMetrics
 from kubeletpy.localapi.node_proxy import NodeProxy
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import (
@@ -25,6 +26,7 @@ from kubeletpy.localapi.requests import (
     is_dry_run,
     read_delete_options,
 )
+from kubeletpy.localapi.resources import METRICS_GROUP
 from kubeletpy.localapi.responses import error_response, header_text, json_response
 from kubeletpy.localapi.schema import parse_json
 from kubeletpy.localapi.streaming import stream
@@ -44,6 +46,7 @@ class Handler:
         """``nodes`` None: what a node would answer is refused."""
         self._registry = registry
         self._nodes = nodes
+        self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -98,7 +101,10 @@ class Handler:
             watching = route.watch or ("watch" in query and query["watch"] in _TRUE)
             if watching and not route.subresource:
                 return await self._watch(request, caller, route, form)
-            answer = self._read(request, caller, route)
+            if route.info.group == METRICS_GROUP:
+                answer = await self._read_metrics(request, caller, route)
+            else:
+                answer = self._read(request, caller, route)
             return self._object(request, form, route, answer)
         if method not in ("POST", "PUT", "PATCH", "DELETE"):
             raise errors.method_not_allowed(route.info.plural, method.lower(), route.info.group)
@@ -109,6 +115,16 @@ class Handler:
         options = _write_options(request)
         status, answer = self._write(request, caller, route, body, options)
         return self._object(request, form, route, answer, status=status, warnings=options.warnings)
+
+    async def _read_metrics(
+        self, request: web.Request, caller: Caller, route: paths.Route
+    ) -> JSON:
+        if self._metrics is None:
+            raise errors.unavailable("this API has no way to its nodes")
+        query = request.query
+        return await self._metrics.read(
+            caller, route, query.get("labelSelector", ""), query.get("fieldSelector", "")
+        )
 
     def _read(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
         registry, query, key = self._registry, request.query, route.info.key

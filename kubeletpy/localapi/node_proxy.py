@@ -75,6 +75,30 @@ class NodeProxy:
             raise errors.bad_request("Upgrade request required")
         return await self._pass(request, address, target, as_status=info.plural == "pods")
 
+    async def read_text(self, node: dict[str, object], target: str) -> str:
+        """What a node answers to a GET of a path with query.
+
+        Raises:
+            ApiError: 503, the node can't be reached or refuses.
+        """
+        import aiohttp
+        from yarl import URL
+
+        address = node_address(node)
+        session = await self._get_session()
+        try:
+            async with session.get(
+                URL(address.base + target, encoded=True),
+                server_hostname=address.name,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=CONNECT_S),
+            ) as answer:
+                if answer.status != 200:
+                    raise errors.unavailable(f"node {address.name} answers {answer.status}")
+                return await answer.text()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise errors.unavailable(f"error dialing backend: {error}") from error
+
     def _node_of(self, pod: dict[str, object]) -> dict[str, object]:
         spec = pod.get("spec")
         name = str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""

@@ -32,6 +32,14 @@ _NOT_SERVED = frozenset(
         "pods/proxy",
     }
 )
+METRICS_GROUP = "metrics.k8s.io"
+_METRICS = {
+    f"/apis/{METRICS_GROUP}/v1beta1": [
+        {"name": "nodes", "singularName": "", "namespaced": False, "kind": "NodeMetrics"},
+        {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics"},
+    ]
+}
+"""What a metrics server adds to an API; answered by the nodes."""
 PROXIED = frozenset({"nodes/proxy", "pods/attach", "pods/exec", "pods/log", "pods/portforward"})
 """Subresources that the node's own server answers: no object is read or written."""
 
@@ -108,7 +116,11 @@ def raw() -> dict[str, Any]:
 def all_resources() -> tuple[ResourceInfo, ...]:
     """Every served resource, in discovery order."""
     found: list[ResourceInfo] = []
-    for path, listed in raw()["resources"].items():
+    added = {
+        path: [{**entry, "verbs": ["get", "list"]} for entry in entries]
+        for path, entries in _METRICS.items()
+    }
+    for path, listed in {**raw()["resources"], **added}.items():
         group_version = path.removeprefix("/apis/").removeprefix("/api/")
         group, _, version = group_version.rpartition("/")
         entries = [entry for entry in listed if _served(entry["name"])]

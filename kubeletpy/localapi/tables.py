@@ -79,10 +79,11 @@ def to_table(
         with_columns: a watch sends the columns with its first event only.
         version: of meta.k8s.io; kubectl before 1.24 may ask for v1beta1.
     """
+    printed = resource.plural if resource.group != resources.METRICS_GROUP else ""
     rows: list[JSON] = []
     for obj in objects:
-        row: JSON = {"cells": _cells(resource.plural, obj, now)}
-        ended = pods.conditions(obj) if resource.plural == "pods" else []
+        row: JSON = {"cells": _cells(printed, obj, now)}
+        ended = pods.conditions(obj) if printed == "pods" else []
         if ended:
             row["conditions"] = ended
         if include_object == "Object":
@@ -90,7 +91,7 @@ def to_table(
         elif include_object == "Metadata":
             row["object"] = _partial(obj)
         rows.append(row)
-    columns = list(_columns(resource.api_path, resource.plural)) if with_columns else []
+    columns = list(_columns(resource.api_path, printed)) if with_columns else []
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",

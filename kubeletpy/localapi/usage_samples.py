@@ -1,0 +1,115 @@
+"""What a node's /metrics/resource says, and what was used between two such scrapes. Pure.
+
+As metrics-server does it: cpu is what was used between two scrapes, of a container younger than the
+first one since its start; a pod counts only when all its containers do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_LINE = re.compile(r"([a-z_]+)(?:\{([^{}]*)\})? (\S+)(?: (\d+))?")
+_LABEL = re.compile(r'([a-z_]+)="([^"\\]*)"')
+_CPU = "_cpu_usage_seconds_total"
+_MEMORY = "_memory_working_set_bytes"
+_START = "container_start_time_seconds"
+_MIN_SECONDS = 0.2
+
+Key = tuple[str, str, str]
+"""Namespace, pod, container; all empty for the node."""
+NODE: Key = ("", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One counter: seconds of cpu at a time in Unix seconds."""
+
+    used: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """One scrape."""
+
+    cpu: dict[Key, Sample] = field(default_factory=dict)
+    memory: dict[Key, int] = field(default_factory=dict)
+    started: dict[Key, float] = field(default_factory=dict)
+
+    @property
+    def at(self) -> float:
+        """When the node was measured, Unix seconds; 0 when it was not."""
+        return self.cpu[NODE].at if NODE in self.cpu else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is used: cores, bytes, over a window in seconds that ended ``at``."""
+
+    cores: float
+    memory: int
+    window: float
+    at: float
+
+
+def parse(text: str) -> Samples:
+    """Read a scrape; lines that are not understood are passed over."""
+    found = Samples()
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        name, labels, value, at = match.groups()
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        named = dict(_LABEL.findall(labels or ""))
+        key = (named.get("namespace", ""), named.get("pod", ""), named.get("container", ""))
+        if name.startswith("pod_"):
+            continue
+        if name == _START:
+            found.started[key] = number
+        elif name.endswith(_CPU) and at:
+            found.cpu[key] = Sample(number, int(at) / 1000)
+        elif name.endswith(_MEMORY) and number >= 0:
+            found.memory[key] = int(number)
+    return found
+
+
+def used(first: Samples, second: Samples, key: Key) -> Usage | None:
+    """What one container, or the node, used between two scrapes; None when that can't be said."""
+    now, memory = second.cpu.get(key), second.memory.get(key)
+    if now is None or memory is None:
+        return None
+    before = first.cpu.get(key)
+    if before is None or before.used > now.used or before.at >= now.at:
+        started = second.started.get(key)
+        if started is None or started < first.at:
+            return None
+        before = Sample(0.0, started)
+    window = now.at - before.at
+    if window < _MIN_SECONDS:
+        return None
+    return Usage((now.used - before.used) / window, memory, window, now.at)
+
+
+def has_untold(first: Samples, second: Samples) -> bool:
+    """Whether something runs of which nothing can be said: it was only just started."""
+    return any(used(first, second, key) is None for key in second.cpu)
+
+
+def pod_usages(
+    first: Samples, second: Samples
+) -> Iterator[tuple[tuple[str, str], dict[str, Usage]]]:
+    """(namespace, name) -> usage by container, of pods all of whose containers can be told."""
+    pods: dict[tuple[str, str], dict[str, Usage | None]] = {}
+    for key in second.cpu:
+        if key != NODE:
+            pods.setdefault(key[:2], {})[key[2]] = used(first, second, key)
+    for pod, containers in pods.items():
+        told = {name: usage for name, usage in containers.items() if usage is not None}
+        if len(told) == len(containers):
+            yield pod, told

@@ -1,0 +1,127 @@
+"""From settings and the agent's parts to the views, for the composition root."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.filesystem import detect
+from kubeletpy.cgroups.names import InvalidCgroupName, parse_existing
+from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.clock import Clock
+from kubeletpy.config import KubeletSettings
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.qos import QoSClass
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.stats import proc_text
+from kubeletpy.stats.cadvisor import Machine
+from kubeletpy.stats.collector import StatsCollector, StatsSources
+from kubeletpy.stats.disks import DiskMeter
+from kubeletpy.stats.group_files import GroupFiles, read_text
+from kubeletpy.stats.node_files import NodeFiles
+
+log = logging.getLogger(__name__)
+
+
+def make_collector(
+    settings: KubeletSettings,
+    clock: Clock,
+    *,
+    runtime: RuntimeService,
+    images: ImageService,
+    pods: PodManager,
+    cache: PodStatusCache,
+    tree: CgroupTree | None,
+    root_dir: str,
+    runtime_cgroups: str = "",
+) -> StatsCollector:
+    """What collects on this node; make it inside a running event loop and close it.
+
+    ``runtime_cgroups`` is --runtime-cgroups.
+    """
+    groups = _group_files(clock)
+    names = tree.names if tree is not None else None
+    node = NodeFiles(
+        groups,
+        clock,
+        named={
+            "kubelet": _existing(settings.kubelet_cgroups),
+            "runtime": _existing(runtime_cgroups),
+            "misc": _existing(settings.system_cgroups),
+            "pods": names.kubepods if names is not None else "",
+        },
+        pods=tuple(names.group(quality) for quality in QoSClass) if names is not None else (),
+        runtime_socket=settings.container_runtime_endpoint.removeprefix("unix://"),
+        root_dir=root_dir,
+    )
+    return StatsCollector(
+        StatsSources(
+            runtime=runtime,
+            images=images,
+            clock=clock,
+            statuses=lambda: [s for uid in cache if (s := cache.status(uid)) is not None],
+            pod=pods.get,
+            pod_path=_pod_paths(pods, tree),
+            groups=groups,
+            node=node,
+            disks=DiskMeter(clock, settings.volume_stats_agg_period or 60.0),
+            root_dir=root_dir,
+            pod_logs_dir=settings.pod_logs_dir,
+            prefer_runtime=settings.feature_gates.enabled("PodAndContainerStatsFromCRI"),
+        )
+    )
+
+
+def machine(facts: MachineFacts) -> Callable[[], Machine]:
+    """What does not change, read when it is first asked for."""
+
+    @cache
+    def read() -> Machine:
+        cores, sockets = proc_text.cpu_topology(read_text("/proc/cpuinfo"))
+        return Machine(
+            cpus=facts.cpu_count,
+            cores=cores,
+            sockets=sockets,
+            memory_bytes=facts.memory_bytes,
+            swap_bytes=facts.swap_bytes,
+            boot_id=facts.boot_id,
+            machine_id=facts.machine_id,
+            system_uuid=facts.system_uuid,
+            kernel_version=facts.kernel_version,
+            os_image=facts.os_image,
+        )
+
+    return read
+
+
+def _group_files(clock: Clock) -> GroupFiles | None:
+    try:
+        found = detect()
+    except CgroupError as error:
+        log.warning("cgroups can't be read", extra={"why": str(error)})
+        return None
+    return GroupFiles(found.version, found.hierarchies, clock)
+
+
+def _pod_paths(pods: PodManager, tree: CgroupTree | None) -> Callable[[str], str | None]:
+    def path(uid: str) -> str | None:
+        pod = pods.get(uid)
+        if tree is None or pod is None:
+            return None
+        try:
+            return tree.pod_path(pod)
+        except CgroupError:
+            return None
+
+    return path
+
+
+def _existing(path: str) -> str:
+    try:
+        return parse_existing(path) if path else ""
+    except InvalidCgroupName:
+        return ""

@@ -1,0 +1,190 @@
+"""Collects what is used, once for all who ask within a second, and only when somebody asks.
+
+Cpu and memory come from the cgroup files, which cost the runtime nothing and are as of now; from
+the runtime come writable layers and whatever has no cgroup here. With ``prefer_runtime`` (the
+feature gate PodAndContainerStatsFromCRI) what the runtime says goes before what the files say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.clock import Clock
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.stats import disk_plan, from_cri
+from kubeletpy.stats.completed import completed, mount_points
+from kubeletpy.stats.disks import DiskMeter, space_with_device
+from kubeletpy.stats.from_cri import CriStats
+from kubeletpy.stats.group_files import GroupFiles
+from kubeletpy.stats.locate import Locator
+from kubeletpy.stats.node_files import NodeFiles
+from kubeletpy.stats.pod_files import PodFiles, RunningPod
+from kubeletpy.stats.shared import Shared
+from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, Reading, TreeUse
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StatsSources:
+    """What numbers are read from.
+
+    Attributes:
+        statuses: of all pods that the runtime knows.
+        pod: the object of a pod by uid; None when it is not wanted any more.
+        pod_path: a pod's cgroup by uid; None when it has none of its own.
+        groups: None where there are no cgroups to read.
+        root_dir: --root-dir; its file system is the node's.
+        prefer_runtime: the feature gate PodAndContainerStatsFromCRI.
+    """
+
+    runtime: RuntimeService
+    images: ImageService
+    clock: Clock
+    statuses: Callable[[], Iterable[PodRuntimeStatus]]
+    pod: Callable[[str], Pod | None]
+    pod_path: Callable[[str], str | None]
+    groups: GroupFiles | None
+    node: NodeFiles
+    disks: DiskMeter
+    root_dir: str
+    pod_logs_dir: str
+    prefer_runtime: bool = False
+
+
+class StatsCollector:
+    """Collects; make it inside a running event loop and close it."""
+
+    def __init__(self, sources: StatsSources) -> None:
+        self._from = sources
+        version = sources.groups.version if sources.groups is not None else 2
+        self._locator = Locator(sources.runtime, version)
+        self._pods = PodFiles(sources.groups, sources.node, sources.clock, sources.pod_path)
+        self._usage = Shared(lambda: self._collect(detail=False))
+        self._detail = Shared(lambda: self._collect(detail=True))
+        self._disks = Shared(self._measure)
+
+    async def usage(self) -> Reading:
+        """Cpu, memory and swap. A runtime that fails is told in ``Reading.problem``."""
+        return await self._usage.get()
+
+    async def detail(self) -> Reading:
+        """All that cgroups, interfaces and the runtime tell, writable layers included."""
+        return await self._detail.get()
+
+    async def disks(self) -> Disks:
+        """File systems, volumes, logs: some of it up to a minute old."""
+        return await self._disks.get()
+
+    async def close(self) -> None:
+        """Stop measuring."""
+        await self._from.disks.close()
+
+    def _now(self) -> int:
+        return int(self._from.clock.now() * 1e9)
+
+    def _running(self) -> list[RunningPod]:
+        return [RunningPod(each) for each in self._from.statuses() if each.has_ready_sandbox]
+
+    async def _collect(self, *, detail: bool) -> Reading:
+        pods = self._running()
+        located = await self._located(pods)
+        at = self._now()
+        node, found = await asyncio.to_thread(self._read, pods, located, detail)
+        said, problem = await self._said(found, detail=detail)
+        if said is not None:
+            spaces = await asyncio.to_thread(_spaces, mount_points(said), at)
+            first = self._from.prefer_runtime
+            found = [completed(pod, said, spaces, prefer_runtime=first) for pod in found]
+        return Reading(at, node, tuple(found), problem)
+
+    async def _located(self, pods: Sequence[RunningPod]) -> Mapping[str, str]:
+        """Paths of what is not below its pod's cgroup."""
+        homeless = [pod for pod in pods if self._from.pod_path(pod.ref.uid) is None]
+        if not homeless or self._from.groups is None:
+            return {}
+        return await self._locator.find(
+            [pod.sandbox.id for pod in homeless],
+            [container.id for pod in homeless for container in pod.containers],
+        )
+
+    def _read(
+        self, pods: Sequence[RunningPod], located: Mapping[str, str], detail: bool
+    ) -> tuple[NodeReading, list[PodReading]]:
+        node = self._from.node.read(detail=detail)
+        return node, [self._pods.read(pod, located, detail=detail) for pod in pods]
+
+    async def _said(
+        self, pods: Sequence[PodReading], *, detail: bool
+    ) -> tuple[CriStats | None, str]:
+        """What the runtime says, where it has to be asked; and why it could not be."""
+        lacking = any(group.stats is None for pod in pods for group in pod.containers)
+        wanted = self._from.prefer_runtime or lacking
+        if not pods or not (detail or wanted):
+            return None, ""
+        runtime = self._from.runtime
+        try:
+            if wanted:
+                try:
+                    return from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats()), ""
+                except Unimplemented:
+                    log.debug("the runtime has no stats of sandboxes")
+            return from_cri.from_containers(await runtime.list_container_stats()), ""
+        except CRIError as error:
+            log.warning("the runtime gives no stats", extra={"why": str(error)})
+            return None, str(error)
+
+    async def _measure(self) -> Disks:
+        plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]
+        measured = await self._from.disks.measure(p for plan in plans for p in plan.paths())
+        at = self._now()
+        root = await asyncio.to_thread(space_with_device, self._from.root_dir, at)
+        image, containers = await self._runtime_file_systems(at)
+        disks = {plan.uid: disk_plan.pod_disk(plan, measured) for plan in plans}
+        return Disks(root, image, containers, disks)
+
+    def _plan(self, pod: RunningPod) -> disk_plan.PodTrees | None:
+        return disk_plan.trees(
+            pod.ref,
+            self._from.pod(pod.ref.uid),
+            tuple(container.name for container in pod.containers),
+            f"{self._from.root_dir}/pods",
+            self._from.pod_logs_dir,
+        )
+
+    async def _runtime_file_systems(self, at: int) -> tuple[TreeUse | None, TreeUse | None]:
+        """Of images and of writable layers; where the runtime names only one it is both."""
+        try:
+            info = await self._from.images.image_fs_info()
+        except CRIError as error:
+            log.warning("the runtime does not tell its file systems", extra={"why": str(error)})
+            return None, None
+        return await asyncio.to_thread(_file_systems, info, at)
+
+
+def _spaces(points: Iterable[str], at: int) -> dict[str, FsSpace]:
+    found = ((point, space_with_device(point, at)) for point in points)
+    return {point: space for point, space in found if space is not None}
+
+
+def _file_systems(info: cri.ImageFsInfoResponse, at: int) -> tuple[TreeUse | None, TreeUse | None]:
+    images = [_file_system(each, at) for each in info.image_filesystems[:1]]
+    layers = [_file_system(each, at) for each in info.container_filesystems[:1]]
+    both = [*images, *(layers or images)]
+    return (both[0], both[1]) if len(both) > 1 else (None, None)
+
+
+def _file_system(given: cri.FilesystemUsage, at: int) -> TreeUse:
+    used = given.used_bytes.value if given.HasField("used_bytes") else None
+    inodes = given.inodes_used.value if given.HasField("inodes_used") else None
+    space = space_with_device(given.fs_id.mountpoint, at)
+    if space is not None and not inodes:
+        inodes = space.inodes - space.inodes_free
+    return TreeUse(given.timestamp or at, used, inodes, space)

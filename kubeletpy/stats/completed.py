@@ -1,0 +1,56 @@
+"""Joins what was read with what the runtime says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kubeletpy.stats.from_cri import CriContainer, CriStats
+from kubeletpy.stats.usage import FsSpace, Group, GroupStats, PodReading, TreeUse, filled
+
+
+def mount_points(said: CriStats) -> set[str]:
+    """Where the file systems of writable layers are mounted."""
+    layers = (each.layer for each in said.containers.values())
+    return {layer.mountpoint for layer in layers if layer is not None and layer.mountpoint}
+
+
+def completed(
+    pod: PodReading, said: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
+) -> PodReading:
+    """A pod with what the runtime says of it.
+
+    Args:
+        pod: as it was read.
+        said: by the runtime.
+        spaces: file systems by mount point.
+        prefer_runtime: what the runtime says goes before what was read, else after it.
+    """
+
+    def joined(ours: GroupStats | None, theirs: GroupStats | None) -> GroupStats | None:
+        return filled(theirs, ours) if prefer_runtime else filled(ours, theirs)
+
+    def container(group: Group) -> Group:
+        told = said.containers.get(group.id)
+        if told is None:
+            return group
+        return replace(group, stats=joined(group.stats, told.stats), layer=_layer(told, spaces))
+
+    done = replace(pod, containers=tuple(container(group) for group in pod.containers))
+    sandbox = said.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
+    if sandbox is None:
+        return done
+    network = sandbox.network or pod.network if prefer_runtime else pod.network or sandbox.network
+    return replace(
+        done,
+        group=replace(pod.group, stats=joined(pod.group.stats, sandbox.stats)),
+        network=network,
+        processes=sandbox.processes if pod.processes is None else pod.processes,
+    )
+
+
+def _layer(told: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | None:
+    layer = told.layer
+    if layer is None:
+        return None
+    return TreeUse(layer.at, layer.used, layer.inodes, spaces.get(layer.mountpoint))

@@ -1,0 +1,46 @@
+"""/metrics/cadvisor as the runtime itself writes it (ListPodSandboxMetrics). Pure.
+
+For runtimes that offer it, where the feature gate PodAndContainerStatsFromCRI asks for it. What the
+runtime sends is text from outside: names that are no metric names are left out, a metric without
+descriptor or with another number of labels too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.stats.text import Scrape, escape, labels
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+
+def render(
+    descriptors: Iterable[cri.MetricDescriptor], pods: Iterable[cri.PodSandboxMetrics]
+) -> bytes:
+    """A scrape."""
+    known = {
+        each.name: each
+        for each in descriptors
+        if _NAME.fullmatch(each.name) and all(_NAME.fullmatch(key) for key in each.label_keys)
+    }
+    metrics = [metric for pod in pods for metric in _metrics(pod) if metric.name in known]
+    kinds = {
+        metric.name: "counter" if metric.metric_type == cri.COUNTER else "gauge"
+        for metric in metrics
+    }
+    families = {name: (kind, escape(known[name].help)) for name, kind in kinds.items()}
+    scrape = Scrape(families)
+    for metric in metrics:
+        keys = known[metric.name].label_keys
+        if len(keys) == len(metric.label_values):
+            named = labels(dict(zip(keys, metric.label_values, strict=True)))
+            scrape.add(metric.name, named, metric.value.value, metric.timestamp)
+    return scrape.render()
+
+
+def _metrics(pod: cri.PodSandboxMetrics) -> Iterable[cri.Metric]:
+    yield from pod.metrics
+    for container in pod.container_metrics:
+        yield from container.metrics

@@ -1,0 +1,107 @@
+"""Which trees on disk are a pod's. Pure.
+
+Source: docs/reference, names (volume-dir, pod log directory); ephemeral storage is the containers'
+writable layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.log_paths import (
+    UnsafeName,
+    container_log_directory,
+    pod_log_directory,
+)
+from kubeletpy.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
+from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
+
+MAX_VOLUMES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeTree:
+    """A volume and its directory."""
+
+    name: str
+    path: str
+    ephemeral: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrees:
+    """What is to be measured of a pod.
+
+    Attributes:
+        pod_logs: the directory of all its logs, those of containers included.
+        logs: container name -> directory.
+        hosts: the managed hosts file.
+    """
+
+    uid: str
+    volumes: tuple[VolumeTree, ...]
+    pod_logs: str
+    logs: dict[str, str]
+    hosts: str
+
+    def paths(self) -> Iterator[str]:
+        """Everything to measure."""
+        yield from (volume.path for volume in self.volumes)
+        yield from self.logs.values()
+        yield self.pod_logs
+        yield self.hosts
+
+
+def trees(
+    ref: PodRef, pod: Pod | None, containers: tuple[str, ...], pods_dir: str, logs_root: str
+) -> PodTrees | None:
+    """What to measure of a pod; ``pod`` None: it is not wanted any more, only its logs count.
+
+    None when a name can not be part of a path.
+    """
+    paths = PodPaths(pods_dir, ref.uid)
+    where = (logs_root, ref.namespace, ref.name, ref.uid)
+    try:
+        return PodTrees(
+            uid=ref.uid,
+            volumes=tuple(_volumes(pod, paths)),
+            pod_logs=pod_log_directory(*where),
+            logs={name: container_log_directory(*where, name) for name in containers},
+            hosts=paths.hosts_file,
+        )
+    except (UnsafePath, UnsafeName):
+        return None
+
+
+def _volumes(pod: Pod | None, paths: PodPaths) -> Iterator[VolumeTree]:
+    spec: Any = pod.spec if pod is not None else {}
+    for volume in (spec.get("volumes") or ())[:MAX_VOLUMES]:
+        for kind in PLUGINS:
+            source = volume.get(kind)
+            if source is None:
+                continue
+            on_disk = kind == "configMap" or (kind == "emptyDir" and not source.get("medium"))
+            name = str(volume.get("name") or "")
+            yield VolumeTree(name, paths.volume(kind, name), on_disk)
+
+
+def pod_disk(plan: PodTrees, measured: dict[str, TreeUse]) -> PodDisk:
+    """What was measured of a pod. The logs of no container are what is left of all its logs."""
+    logs = {name: measured[path] for name, path in plan.logs.items() if path in measured}
+    others = [measured[plan.hosts]] if plan.hosts in measured else []
+    if (whole := measured.get(plan.pod_logs)) is not None:
+        used = (whole.used or 0) - sum(each.used or 0 for each in logs.values())
+        inodes = (whole.inodes or 0) - sum(each.inodes or 0 for each in logs.values())
+        others.append(TreeUse(whole.at, max(0, used), max(0, inodes), whole.space))
+    return PodDisk(
+        volumes=tuple(
+            VolumeUse(volume.name, measured[volume.path], volume.ephemeral)
+            for volume in plan.volumes
+            if volume.path in measured
+        ),
+        logs=logs,
+        others=tuple(others),
+    )

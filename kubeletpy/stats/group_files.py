@@ -1,0 +1,127 @@
+"""Reads cgroups: where a pod's and its containers' are, and what their files say.
+
+Blocking, some tens of system calls a cgroup on a file system in memory: call it in a thread. A
+cgroup that goes away meanwhile is no error. Must never write, and never leave the hierarchies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kubeletpy.clock import Clock
+from kubeletpy.stats import cgroup_text
+from kubeletpy.stats.usage import GroupStats
+
+MAX_FILE = 64 << 10
+MAX_PROCESSES = 1000
+"""Processes of one cgroup whose descriptors are counted."""
+
+
+def container_id(directory: str) -> str:
+    """The container whose cgroup has that name: ``ID`` or ``RUNTIME-ID.scope``."""
+    if directory.endswith(".scope"):
+        directory = directory.removesuffix(".scope").rpartition("-")[2]
+    return directory
+
+
+class GroupFiles:
+    """The cgroups of this machine.
+
+    Args:
+        version: 1 or 2.
+        mounts: controller -> mount point of the hierarchy that has it.
+    """
+
+    def __init__(self, version: int, mounts: Mapping[str, Path], clock: Clock) -> None:
+        self.version = version
+        self._clock = clock
+        memory = mounts.get("memory")
+        self._memory = str(memory) if memory is not None else ""
+        self._basic: list[tuple[str, str]] = []
+        self._detail: list[tuple[str, str]] = []
+        if version == 2:
+            root = self._memory
+            self._basic = [(root, name) for name in cgroup_text.V2_BASIC]
+            self._detail = [(root, name) for name in cgroup_text.V2_DETAIL]
+        else:
+            for kept, wanted in (
+                (self._basic, cgroup_text.V1_BASIC),
+                (self._detail, cgroup_text.V1_DETAIL),
+            ):
+                kept += [(str(mounts[c]), name) for c, name in wanted if c in mounts]
+
+    def stats(self, path: str, *, detail: bool) -> GroupStats | None:
+        """What a cgroup uses; None when it is not there.
+
+        ``detail``: limits, throttling and devices too.
+        """
+        if not path.startswith("/") or "/../" in f"{path}/":
+            return None
+        at = int(self._clock.now() * 1e9)
+        texts = _texts(self._basic, path)
+        if detail:
+            texts |= _texts(self._detail, path)
+        if not texts:
+            return None
+        read = cgroup_text.from_v2 if self.version == 2 else cgroup_text.from_v1
+        return read(texts, at)
+
+    def containers(self, path: str) -> dict[str, str]:
+        """id -> path of the cgroups directly below a pod's."""
+        found: dict[str, str] = {}
+        try:
+            with os.scandir(f"{self._memory}{path}") as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        found[container_id(entry.name)] = f"{path}/{entry.name}"
+        except OSError:
+            return {}
+        return found
+
+    def processes(self, path: str) -> list[int]:
+        """Processes in a cgroup itself, those below not counted; none when it is not there."""
+        text = read_text(f"{self._memory}{path}/cgroup.procs")
+        return [int(line) for line in text.split() if line.isdigit()]
+
+
+def descriptors(processes: Iterable[int]) -> int:
+    """Open files of processes, of the first MAX_PROCESSES."""
+    count = 0
+    for index, pid in enumerate(processes):
+        if index >= MAX_PROCESSES:
+            break
+        try:
+            count += len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - called for every process
+        except OSError:
+            continue
+    return count
+
+
+def read_text(path: str) -> str:
+    """The text of a kernel's file; empty when it can not be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        parts = []
+        left = MAX_FILE
+        while left > 0 and (data := os.read(descriptor, left)):
+            parts.append(data)
+            left -= len(data)
+        return b"".join(parts).decode("ascii", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _texts(files: list[tuple[str, str]], path: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for mount, name in files:
+        text = read_text(f"{mount}{path}/{name}")
+        if text:
+            found[name] = text
+    return found

@@ -1,0 +1,147 @@
+"""Reads what the machine as a whole and its daemons use. Blocking: call it in a thread.
+
+Must never fail because a file is not there: what can not be read is not shown.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubeletpy.clock import Clock
+from kubeletpy.stats import proc_text
+from kubeletpy.stats.disks import space_with_device
+from kubeletpy.stats.group_files import GroupFiles, read_text
+from kubeletpy.stats.usage import Group, GroupKind, Limits, Network, NodeReading
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_FILES = ("stat", "meminfo", "vmstat", "pressure/cpu", "pressure/memory", "pressure/io")
+_INIT = 1
+
+
+class NodeFiles:
+    """The machine.
+
+    Args:
+        groups: None where there are no cgroups to read.
+        named: system container (kubelet, runtime, misc, pods) -> its cgroup, where it is known.
+        pods: cgroups of all pods and of their QoS classes.
+        runtime_socket: of the container runtime; who listens there is the runtime's process.
+        root_dir: --root-dir.
+    """
+
+    def __init__(
+        self,
+        groups: GroupFiles | None,
+        clock: Clock,
+        *,
+        named: Mapping[str, str],
+        pods: tuple[str, ...] = (),
+        runtime_socket: str = "",
+        root_dir: str = "/",
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._groups = groups
+        self._clock = clock
+        self._named = {name: path for name, path in named.items() if path}
+        self._pods = pods
+        self._socket = runtime_socket
+        self._root = root_dir
+        self._proc = str(proc)
+        self._started_at = int(clock.now() * 1e9)
+        self._runtime_pid = 0
+
+    def read(self, *, detail: bool) -> NodeReading:
+        """All of it; ``detail`` as in GroupFiles.stats."""
+        at = int(self._clock.now() * 1e9)
+        texts = {name: read_text(f"{self._proc}/{name}") for name in _FILES}
+        stats = proc_text.machine(texts, _TICKS, at)
+        boot = proc_text.boot_time(texts["stat"])
+        system = [self._daemon("kubelet", os.getpid(), boot, detail=detail)]
+        if (pid := self._runtime()) > 0 or "runtime" in self._named:
+            system.append(self._daemon("runtime", pid, boot, detail=detail))
+        for name in ("pods", "misc"):
+            if name in self._named:
+                path = self._named[name]
+                system.append(self._group(GroupKind.SYSTEM, path, name, detail=detail))
+        return NodeReading(
+            Group(GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot),
+            network=self.network("net", at),
+            root=space_with_device(self._root, at) if detail else None,
+            limits=self._limits(at),
+            system=tuple(group for group in system if group.stats is not None),
+            groups=tuple(
+                self._group(GroupKind.PODS, path, "", detail=detail) for path in self._pods
+            ),
+        )
+
+    def network(self, directory: str, at: int) -> Network | None:
+        """The interfaces of ``/proc/DIRECTORY``: ``net``, or ``PID/net``."""
+        found = proc_text.interfaces(read_text(f"{self._proc}/{directory}/dev"))
+        if not found:
+            return None
+        names = {each.name for each in found}
+        default = "eth0"
+        if default not in names:
+            route = read_text(f"{self._proc}/{directory}/route")
+            default = proc_text.default_interface(route)
+        return Network(at, found, default)
+
+    def _group(self, kind: GroupKind, path: str, name: str, *, detail: bool) -> Group:
+        stats = self._groups.stats(path, detail=detail) if self._groups is not None else None
+        return Group(kind, stats, path=path, name=name)
+
+    def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> Group:
+        """By its own cgroup, else by its process: the root cgroup is everybody's."""
+        stat = read_text(f"{self._proc}/{pid}/stat") if pid > 0 else ""
+        after = proc_text.started_after_boot(stat, _TICKS)
+        begun = boot + int(after * 1e9) if boot and after is not None else 0
+        if pid == os.getpid():
+            begun = self._started_at
+        path = self._named.get(name) or self._own_group(pid)
+        if path and self._groups is not None:
+            stats = self._groups.stats(path, detail=detail)
+            return Group(GroupKind.SYSTEM, stats, path, name, created_at=begun, started_at=begun)
+        status = read_text(f"{self._proc}/{pid}/status")
+        at = int(self._clock.now() * 1e9)
+        stats = proc_text.process(stat, status, _TICKS, at) if stat else None
+        return Group(GroupKind.SYSTEM, stats, "", name, created_at=begun, started_at=begun)
+
+    def _own_group(self, pid: int) -> str:
+        if self._groups is None or pid <= 0:
+            return ""
+        paths = proc_text.group_paths(read_text(f"{self._proc}/{pid}/cgroup"))
+        wanted = ("",) if self._groups.version == 2 else ("cpuacct", "memory")
+        found = {paths.get(controller, "/") for controller in wanted}
+        path = found.pop()
+        return "" if found or path == "/" else path
+
+    def _runtime(self) -> int:
+        """The process of the container runtime; 0 when nobody knows."""
+        if self._runtime_pid and Path(f"{self._proc}/{self._runtime_pid}").is_dir():
+            return self._runtime_pid
+        self._runtime_pid = _listener(self._socket) if self._socket else 0
+        return self._runtime_pid
+
+    def _limits(self, at: int) -> Limits:
+        names = ("pid_max", "threads-max")
+        texts = [read_text(f"{self._proc}/sys/kernel/{name}").strip() for name in names]
+        limits = [int(text) for text in texts if text.isdigit()]
+        tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
+        return Limits(at, min(limits, default=None), tasks)
+
+
+def _listener(path: str) -> int:
+    """The process that listens at a socket; 0 when it can not be told (or init holds it for it)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(1.0)
+        try:
+            asking.connect(path)
+            credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        except OSError:
+            return 0
+    pid = int(struct.unpack("iII", credentials)[0])
+    return 0 if pid == _INIT else pid

@@ -1,0 +1,133 @@
+"""Reads what a pod's cgroups and processes say. Blocking: call it in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kubeletpy.clock import Clock
+from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
+from kubeletpy.stats.group_files import GroupFiles, descriptors
+from kubeletpy.stats.node_files import NodeFiles
+from kubeletpy.stats.usage import Group, GroupKind, GroupStats, Network, PodReading, PodRef
+
+
+class RunningPod:
+    """A pod with a ready sandbox: the newest of these, and its running containers, one a name."""
+
+    def __init__(self, status: PodRuntimeStatus) -> None:
+        """Raises ValueError: no sandbox is ready."""
+        self.ref = PodRef(status.uid, status.name, status.namespace)
+        ready = [sandbox for sandbox in status.sandboxes if sandbox.ready]
+        self.sandbox: SandboxStatus = max(ready, key=lambda sandbox: sandbox.created_at)
+        newest: dict[str, ContainerStatus] = {}
+        for container in status.running_containers:
+            old = newest.get(container.name)
+            if old is None or old.created_at < container.created_at:
+                newest[container.name] = container
+        self.containers = tuple(newest.values())
+
+
+class PodFiles:
+    """Pods on this machine.
+
+    Args:
+        groups: None where there are no cgroups to read.
+        node: reads interfaces.
+        pod_path: a pod's cgroup by uid; None when it has none of its own.
+    """
+
+    def __init__(
+        self,
+        groups: GroupFiles | None,
+        node: NodeFiles,
+        clock: Clock,
+        pod_path: Callable[[str], str | None],
+    ) -> None:
+        self._groups = groups
+        self._node = node
+        self._clock = clock
+        self._pod_path = pod_path
+
+    def read(self, pod: RunningPod, located: Mapping[str, str], *, detail: bool) -> PodReading:
+        """One pod.
+
+        Args:
+            pod: as the runtime knows it.
+            located: container and sandbox id -> cgroup, of those that are not below their pod's.
+            detail: limits, devices, processes and interfaces too.
+        """
+        path = self._pod_path(pod.ref.uid) or ""
+        below = located
+        if self._groups is not None and path:
+            below = self._groups.containers(path)
+        sandbox = Group(
+            GroupKind.SANDBOX,
+            self._stats(below.get(pod.sandbox.id, ""), detail=detail),
+            below.get(pod.sandbox.id, ""),
+            pod=pod.ref,
+            id=pod.sandbox.id,
+            created_at=pod.sandbox.created_at,
+            started_at=pod.sandbox.created_at,
+        )
+        group = Group(
+            GroupKind.POD,
+            self._stats(path, detail=detail),
+            path,
+            pod=pod.ref,
+            created_at=pod.sandbox.created_at,
+            started_at=pod.sandbox.created_at,
+        )
+        containers = [self._container(each, pod.ref, below, detail) for each in pod.containers]
+        reading = PodReading(pod.ref, group, sandbox, tuple(containers))
+        return self._with_processes(reading, pod) if detail else reading
+
+    def _container(
+        self, status: ContainerStatus, ref: PodRef, below: Mapping[str, str], detail: bool
+    ) -> Group:
+        path = below.get(status.id, "")
+        return Group(
+            GroupKind.CONTAINER,
+            self._stats(path, detail=detail),
+            path,
+            name=status.name,
+            pod=ref,
+            id=status.id,
+            image=status.image,
+            created_at=status.created_at,
+            started_at=status.started_at or status.created_at,
+        )
+
+    def _stats(self, path: str, *, detail: bool) -> GroupStats | None:
+        return (
+            self._groups.stats(path, detail=detail) if self._groups is not None and path else None
+        )
+
+    def _with_processes(self, reading: PodReading, pod: RunningPod) -> PodReading:
+        """With what the processes in the cgroups tell: how many there are, files, interfaces."""
+        assert reading.sandbox is not None, "it was just read"
+        found: list[Group] = []
+        network: Network | None = None
+        for group in (reading.sandbox, *reading.containers):
+            if self._groups is None or not group.path:
+                found.append(group)
+                continue
+            pids = self._groups.processes(group.path)
+            counted = replace(group, processes=len(pids), descriptors=descriptors(pids))
+            found.append(counted)
+            if network is None and pids and not pod.sandbox.host_network:
+                network = self._interfaces(self._groups, group.path, pids[0])
+        known = [group.processes for group in found if group.processes is not None]
+        sandbox, *containers = found
+        return replace(
+            reading,
+            sandbox=sandbox,
+            containers=tuple(containers),
+            network=network,
+            processes=sum(known) if known else None,
+        )
+
+    def _interfaces(self, groups: GroupFiles, path: str, pid: int) -> Network | None:
+        found = self._node.network(f"{pid}/net", int(self._clock.now() * 1e9))
+        # the process may have ended meanwhile, and its number be somebody else's
+        return found if pid in groups.processes(path) else None

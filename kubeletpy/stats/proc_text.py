@@ -1,0 +1,179 @@
+"""What the files of /proc say of the machine, of a process and of a network namespace. Pure.
+
+Machine: usage = total - free, working set = that without inactive file pages.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.stats.cgroup_text import number, pressure, table
+from kubeletpy.stats.usage import GroupStats, Interface
+
+_IGNORED = ("lo", "veth", "docker", "nerdctl", "cali", "cilium_", "lxc")
+"""Beginnings of names of interfaces that carry what others count already."""
+
+
+def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
+    """The node as a whole.
+
+    Args:
+        texts: of stat, meminfo, vmstat and pressure/{cpu,memory,io}, by name.
+        ticks: per second, of the cpu times in /proc/stat.
+        at: Unix nanoseconds.
+    """
+    cpu = [int(word) for word in texts.get("stat", "").split("\n", 1)[0].split()[1:]]
+    tick = 1_000_000_000 // ticks
+    # user, nice, system, irq, softirq, steal: all but idle and waiting (guests are in user)
+    busy = sum(cpu[:3]) + sum(cpu[5:8])
+    memory, faults = sizes(texts.get("meminfo", "")), table(texts.get("vmstat"))
+    total, free = memory.get("MemTotal"), memory.get("MemFree", 0)
+    inactive = memory.get("Inactive(file)", 0)
+    usage = None if total is None else max(0, total - free)
+    swap_total, swap_free = memory.get("SwapTotal"), memory.get("SwapFree", 0)
+    return GroupStats(
+        at=at,
+        cpu_ns=busy * tick if cpu else None,
+        user_ns=sum(cpu[:2]) * tick if cpu else None,
+        system_ns=cpu[2] * tick if len(cpu) > 2 else None,
+        memory=usage,
+        working_set=None if usage is None else max(0, usage - inactive),
+        rss=memory.get("AnonPages"),
+        cache=memory.get("Cached"),
+        mapped_file=memory.get("Mapped"),
+        kernel=memory.get("Slab"),
+        active_file=memory.get("Active(file)"),
+        inactive_file=memory.get("Inactive(file)"),
+        limit=total,
+        faults=faults.get("pgfault"),
+        major_faults=faults.get("pgmajfault"),
+        own_faults=faults.get("pgfault"),
+        own_major_faults=faults.get("pgmajfault"),
+        oom_kills=faults.get("oom_kill"),
+        swap=None if swap_total is None else max(0, swap_total - swap_free),
+        swap_limit=swap_total,
+        cpu_psi=pressure(texts.get("pressure/cpu")),
+        memory_psi=pressure(texts.get("pressure/memory")),
+        io_psi=pressure(texts.get("pressure/io")),
+    )
+
+
+def sizes(meminfo: str) -> dict[str, int]:
+    """/proc/meminfo or /proc/PID/status: name -> bytes, of those lines that are in kB."""
+    found: dict[str, int] = {}
+    for line in meminfo.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "kB" and words[1].isdigit():
+            found[words[0].rstrip(":")] = int(words[1]) * 1024
+    return found
+
+
+def process(stat: str, status: str, ticks: int, at: int) -> GroupStats:
+    """One process, for a daemon that has no cgroup of its own: its memory is what is resident."""
+    fields = stat.rpartition(")")[2].split()
+    tick = 1_000_000_000 // ticks
+    memory = sizes(status)
+    resident = memory.get("VmRSS")
+    known = len(fields) > 19
+    return GroupStats(
+        at=at,
+        cpu_ns=(int(fields[11]) + int(fields[12])) * tick if known else None,
+        user_ns=int(fields[11]) * tick if known else None,
+        system_ns=int(fields[12]) * tick if known else None,
+        memory=resident,
+        working_set=resident,
+        rss=memory.get("RssAnon", resident),
+        faults=int(fields[7]) if known else None,
+        major_faults=int(fields[9]) if known else None,
+        own_faults=int(fields[7]) if known else None,
+        own_major_faults=int(fields[9]) if known else None,
+        swap=memory.get("VmSwap"),
+        pids=int(fields[17]) if known else None,
+    )
+
+
+def started_after_boot(stat: str, ticks: int) -> float | None:
+    """When a process started, in seconds after the boot."""
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[19]) / ticks if len(fields) > 19 and fields[19].isdigit() else None
+
+
+def boot_time(stat: str) -> int:
+    """When the machine was booted, in Unix nanoseconds, from /proc/stat; 0 when unknown."""
+    return table(stat).get("btime", 0) * 1_000_000_000
+
+
+def interfaces(net_dev: str) -> tuple[Interface, ...]:
+    """/proc/PID/net/dev without loopback and the host's ends of pods' links."""
+    found: list[Interface] = []
+    for line in net_dev.splitlines():
+        name, colon, rest = line.partition(":")
+        words = rest.split()
+        name = name.strip()
+        if not colon or len(words) < 16 or name.startswith(_IGNORED):
+            continue
+        count = [int(word) for word in words]
+        found.append(
+            Interface(
+                name,
+                rx_bytes=count[0],
+                rx_packets=count[1],
+                rx_errors=count[2],
+                rx_dropped=count[3],
+                tx_bytes=count[8],
+                tx_packets=count[9],
+                tx_errors=count[10],
+                tx_dropped=count[11],
+            )
+        )
+    return tuple(found)
+
+
+def default_interface(route: str) -> str:
+    """The interface of the default route in /proc/PID/net/route; empty without one."""
+    for line in route.splitlines()[1:]:
+        words = line.split()
+        if len(words) > 7 and words[1] == words[7] == "00000000":
+            return words[0]
+    return ""
+
+
+def tasks(loadavg: str) -> int | None:
+    """How many tasks there are: ``1.36 3.49 4.53 2/3518 3715089``."""
+    words = loadavg.split()
+    return number(words[3].partition("/")[2]) if len(words) > 3 else None
+
+
+def group_paths(cgroup: str) -> dict[str, str]:
+    """/proc/PID/cgroup: controller -> path; the hierarchy of version 2 is named ``""``."""
+    found: dict[str, str] = {}
+    for line in cgroup.splitlines():
+        number_, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if number_.isdigit() and path.startswith("/"):
+            for name in names.split(","):
+                found[name.removeprefix("name=")] = path
+    return found
+
+
+def cpu_topology(cpuinfo: str) -> tuple[int, int]:
+    """Physical cores and sockets of /proc/cpuinfo; 0 where it does not say."""
+    cores: set[tuple[str, str]] = set()
+    sockets: set[str] = set()
+    socket = ""
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "physical id":
+            socket = value.strip()
+            sockets.add(socket)
+        elif key.strip() == "core id":
+            cores.add((socket, value.strip()))
+    return len(cores), len(sockets)
+
+
+def devices(diskstats: str) -> dict[tuple[int, int], str]:
+    """/proc/diskstats: (major, minor) -> ``/dev/NAME``."""
+    found: dict[tuple[int, int], str] = {}
+    for line in diskstats.splitlines():
+        words = line.split()
+        if len(words) > 3 and words[0].isdigit() and words[1].isdigit():
+            found[int(words[0]), int(words[1])] = f"/dev/{words[2]}"
+    return found

@@ -1,0 +1,62 @@
+"""How much cpu is used just now: from what was used at two times.
+
+The window is as long as those who ask are apart, at least WINDOW_MIN_NS and, when they ask often,
+up to twice WINDOW_NS. Pure: time comes with the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+WINDOW_MIN_NS = 500_000_000
+WINDOW_NS = 10_000_000_000
+FORGET_NS = 600_000_000_000
+"""Ten minutes: what was used before says nothing of now (docs/reference: cpu usage cache)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    begun_at: int
+    begun_ns: int
+    last_at: int
+    last_ns: int
+    rate: int | None = None
+
+
+class Rates:
+    """Remembers samples by key."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def nano_cores(self, key: str, at: int, used_ns: int) -> int | None:
+        """The rate with a new sample, in billionths of a core; None when there is no earlier one.
+
+        Args:
+            key: whose cpu time it is.
+            at: when it was read, Unix nanoseconds.
+            used_ns: cpu time since its start.
+        """
+        old = self._windows.get(key)
+        if old is None or used_ns < old.last_ns or not 0 <= at - old.last_at < FORGET_NS:
+            self._windows[key] = _Window(at, used_ns, at, used_ns)
+            return None
+        window = at - old.begun_at
+        if window < WINDOW_MIN_NS:
+            return old.rate
+        rate = (used_ns - old.begun_ns) * 1_000_000_000 // window
+        begun_at, begun_ns = old.begun_at, old.begun_ns
+        if window >= WINDOW_NS:
+            # the next window begins where this one was last looked at, so it is never empty
+            begun_at, begun_ns = old.last_at, old.last_ns
+            if at - begun_at >= WINDOW_NS:
+                begun_at, begun_ns = at, used_ns
+        self._windows[key] = _Window(begun_at, begun_ns, at, used_ns, rate)
+        return rate
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Forget all others."""
+        kept = set(keys)
+        for key in [key for key in self._windows if key not in kept]:
+            del self._windows[key]

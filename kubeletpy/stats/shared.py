@@ -1,0 +1,35 @@
+"""One answer for all who ask at about the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+MAX_AGE_S = 1.0
+
+
+class Shared(Generic[V]):
+    """Makes a value when it is asked for, and gives it to everybody for a second."""
+
+    def __init__(self, make: Callable[[], Awaitable[V]], max_age: float = MAX_AGE_S) -> None:
+        """``max_age`` in seconds from when the making began. Errors are raised and not kept."""
+        self._make = make
+        self._max_age = max_age
+        self._at = 0.0
+        self._asked: asyncio.Future[V] | None = None
+
+    async def get(self) -> V:
+        """The value."""
+        now = asyncio.get_running_loop().time()
+        asked = self._asked
+        if asked is None or asked.cancelled() or (asked.done() and self._stale(asked, now)):
+            asked = self._asked = asyncio.ensure_future(self._make())
+            self._at = now
+        # one client that goes away must not take the answer from the others that wait for it
+        return await asyncio.shield(asked)
+
+    def _stale(self, asked: asyncio.Future[V], now: float) -> bool:
+        return now - self._at >= self._max_age or asked.exception() is not None

@@ -1,0 +1,256 @@
+"""/stats/summary: what was read, in the shape of the kubelet's Summary API. Pure.
+
+Field for field as docs/reference, server table (stats-field); what the machine does not tell is
+left out. A pod without a cgroup of its own is the sum of its containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+from kubeletpy.stats.rates import Rates
+from kubeletpy.stats.usage import (
+    Disks,
+    FsSpace,
+    Group,
+    GroupStats,
+    Interface,
+    Network,
+    NodeReading,
+    PodDisk,
+    PodReading,
+    Psi,
+    PsiLine,
+    Reading,
+    TreeUse,
+)
+
+_SUMMED = (
+    "cpu_ns",
+    "memory",
+    "working_set",
+    "rss",
+    "faults",
+    "major_faults",
+    "swap",
+)
+
+
+def rated(reading: Reading, rates: Rates) -> dict[str, int]:
+    """Take the cpu times of a reading as samples: key of :func:`rate_key` -> billionths of a core.
+
+    Keys that are not in the reading are forgotten.
+    """
+    groups = [reading.node.group, *reading.node.system]
+    for pod in reading.pods:
+        groups += [replace(pod.group, stats=pod_stats(pod)), *pod.containers]
+    found: dict[str, int] = {}
+    seen: set[str] = set()
+    for group in groups:
+        if group.stats is None or group.stats.cpu_ns is None:
+            continue
+        key = rate_key(group)
+        seen.add(key)
+        rate = rates.nano_cores(key, group.stats.at, group.stats.cpu_ns)
+        if rate is not None:
+            found[key] = rate
+    rates.keep(seen)
+    return found
+
+
+def rate_key(group: Group) -> str:
+    """Whose cpu time it is."""
+    return f"{group.kind}/{group.pod.uid if group.pod else ''}/{group.id}/{group.name}"
+
+
+def pod_stats(pod: PodReading) -> GroupStats | None:
+    """A pod's own numbers, or the sums of those of its containers."""
+    if pod.group.stats is not None and pod.group.stats.cpu_ns is not None:
+        return pod.group.stats
+    parts = [group.stats for group in pod.containers if group.stats is not None]
+    if not parts:
+        return pod.group.stats
+    sums: dict[str, int] = {}
+    for name in _SUMMED:
+        values = [value for part in parts if (value := getattr(part, name)) is not None]
+        if values:
+            sums[name] = sum(values)
+    return GroupStats(at=max(part.at for part in parts), **sums)  # type: ignore[arg-type]
+
+
+def summary(
+    reading: Reading, rates: Mapping[str, int], disks: Disks | None, node_name: str
+) -> JSON:
+    """The whole document; ``disks`` None: cpu and memory only."""
+    return {
+        "node": _node(reading.node, rates, disks, node_name),
+        "pods": [_pod(pod, rates, disks) for pod in reading.pods],
+    }
+
+
+def _node(node: NodeReading, rates: Mapping[str, int], disks: Disks | None, name: str) -> JSON:
+    found: JSON = {"nodeName": name, "systemContainers": []}
+    for group in node.system:
+        shown = {"name": group.name, "startTime": _time(group.started_at)}
+        found["systemContainers"].append({**shown, **_usage(group, rates, whole=disks is not None)})
+    found["startTime"] = _time(node.group.started_at)
+    found |= _usage(node.group, rates, whole=disks is not None)
+    if disks is None:
+        return found
+    if node.network is not None:
+        found["network"] = _network(node.network)
+    if disks.root is not None:
+        used = disks.root.capacity - disks.root.free
+        inodes = disks.root.inodes - disks.root.inodes_free
+        found["fs"] = _fs(TreeUse(disks.root.at, used, inodes, disks.root))
+    runtime = {
+        key: _fs(use)
+        for key, use in (("imageFs", disks.image), ("containerFs", disks.containers))
+        if use is not None
+    }
+    if runtime:
+        found["runtime"] = runtime
+    if (limits := node.limits) is not None:
+        found["rlimit"] = _present(
+            time=_time(limits.at), maxpid=limits.max_pids, curproc=limits.tasks
+        )
+    return found
+
+
+def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON:
+    ref, disk = pod.ref, disks.pods.get(pod.ref.uid, PodDisk()) if disks is not None else None
+    group = replace(pod.group, stats=pod_stats(pod))
+    found: JSON = {
+        "podRef": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
+        "startTime": _time(pod.group.created_at),
+        "containers": [_container(each, rates, disks, disk) for each in pod.containers],
+        **_usage(group, rates, whole=disks is not None),
+    }
+    if disk is None or disks is None:
+        return found
+    if pod.network is not None:
+        found["network"] = _network(pod.network)
+    if disk.volumes:
+        found["volume"] = [{**_fs(each.use), "name": each.name} for each in disk.volumes]
+    if disks.root is not None:
+        found["ephemeral-storage"] = _fs(ephemeral_storage(pod, disk, disks.root))
+    if pod.processes is not None:
+        found["process_stats"] = {"process_count": pod.processes}
+    return found
+
+
+def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
+    """What counts against the pod's ephemeral storage, on the node's file system."""
+    layers = [group.layer for group in pod.containers if group.layer is not None]
+    parts = [
+        *layers,
+        *disk.logs.values(),
+        *(volume.use for volume in disk.volumes if volume.ephemeral),
+        *disk.others,
+    ]
+    return TreeUse(
+        max([root.at, *(part.at for part in parts)]),
+        sum(part.used or 0 for part in parts),
+        sum(part.inodes or 0 for part in parts),
+        root,
+        any(part.at_least for part in parts),
+    )
+
+
+def _container(
+    group: Group, rates: Mapping[str, int], disks: Disks | None, disk: PodDisk | None
+) -> JSON:
+    found: JSON = {
+        "name": group.name,
+        "startTime": _time(group.created_at),
+        **_usage(group, rates, whole=disks is not None),
+    }
+    if disks is None or disk is None:
+        return found
+    if group.layer is not None:
+        found["rootfs"] = _fs(group.layer)
+    if (logs := disk.logs.get(group.name)) is not None:
+        found["logs"] = _fs(replace(logs, space=disks.root or logs.space))
+    return found
+
+
+def _usage(group: Group, rates: Mapping[str, int], *, whole: bool) -> JSON:
+    """cpu, memory and swap; with ``whole`` io too."""
+    stats = group.stats
+    if stats is None:
+        return {}
+    at, found = _time(stats.at), {}
+    if stats.cpu_ns is not None:
+        found["cpu"] = _present(
+            time=at,
+            usageNanoCores=rates.get(rate_key(group)),
+            usageCoreNanoSeconds=stats.cpu_ns,
+            psi=_psi(stats.cpu_psi),
+        )
+    if stats.memory is not None or stats.working_set is not None:
+        found["memory"] = _present(
+            time=at,
+            availableBytes=stats.memory_available,
+            usageBytes=stats.memory,
+            workingSetBytes=stats.working_set,
+            rssBytes=stats.rss,
+            pageFaults=stats.faults,
+            majorPageFaults=stats.major_faults,
+            psi=_psi(stats.memory_psi),
+        )
+    if whole and stats.io_psi is not None:
+        found["io"] = {"time": at, "psi": _psi(stats.io_psi)}
+    if stats.swap is not None:
+        found["swap"] = _present(
+            time=at, swapAvailableBytes=stats.swap_available, swapUsageBytes=stats.swap
+        )
+    return found
+
+
+def _fs(use: TreeUse) -> JSON:
+    space = use.space
+    return _present(
+        time=_time(use.at),
+        availableBytes=space and space.available,
+        capacityBytes=space and space.capacity,
+        usedBytes=use.used,
+        inodesFree=space and space.inodes_free,
+        inodes=space and space.inodes,
+        inodesUsed=use.inodes,
+    )
+
+
+def _network(network: Network) -> JSON:
+    each = [_interface(interface) for interface in network.interfaces]
+    default = next((one for one in each if one["name"] == network.default), {"name": ""})
+    return {"time": _time(network.at), **default, "interfaces": each}
+
+
+def _interface(interface: Interface) -> JSON:
+    return {
+        "name": interface.name,
+        "rxBytes": interface.rx_bytes,
+        "rxErrors": interface.rx_errors,
+        "txBytes": interface.tx_bytes,
+        "txErrors": interface.tx_errors,
+    }
+
+
+def _psi(psi: Psi | None) -> JSON | None:
+    return None if psi is None else {"full": _line(psi.full), "some": _line(psi.some)}
+
+
+def _line(line: PsiLine) -> JSON:
+    return {"total": line.total, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
+
+
+def _present(**values: object) -> JSON:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _time(nanoseconds: int) -> str | None:
+    """RFC 3339 with whole seconds; null when unknown, as Go writes a zero time."""
+    return format_time(nanoseconds / 1e9) if nanoseconds > 0 else None

@@ -1,0 +1,135 @@
+"""How much a directory tree takes on disk, in bounded steps. Blocking: call it in a thread.
+
+Containers write in these trees and change them while they are walked. So: no link is followed, no
+other file system entered, a directory is opened by its name in the one that is open and left by
+``..`` only if that is still where it came from; names and entries are bounded, and what is past the
+bound makes the numbers lower bounds. A file with several links counts once.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_ENTRIES = 200_000
+MAX_DEPTH = 1000
+_BLOCK = 512
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(slots=True)
+class Walked:
+    """What was found: bytes, inodes, and whether there was more."""
+
+    used: int = 0
+    inodes: int = 0
+    at_least: bool = False
+    _linked: set[int] = field(default_factory=set)
+
+    def count(self, entry: os.stat_result) -> None:
+        """Count one file or directory."""
+        if entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode):
+            if entry.st_ino in self._linked:
+                return
+            self._linked.add(entry.st_ino)
+        self.used += entry.st_blocks * _BLOCK
+        self.inodes += 1
+
+
+@dataclass(slots=True)
+class _Level:
+    device: int
+    inode: int
+    below: list[str]
+
+
+def walk(path: str, *, max_entries: int = MAX_ENTRIES) -> Walked | None:
+    """What the tree at ``path`` takes; a file counts itself. None when nothing is there."""
+    try:
+        top = Path(path).lstat()
+    except OSError:
+        return None
+    found = Walked()
+    if not stat.S_ISDIR(top.st_mode):
+        found.count(top)
+        return found
+    try:
+        current = os.open(path, _OPEN)
+    except OSError:
+        return None
+    try:
+        _Walk(found, top.st_dev, max_entries).run(current)
+    except OSError:  # the tree was changed under our feet: what was counted is there at least
+        found.at_least = True
+    return found
+
+
+class _Walk:
+    """One walk; holds one open directory at a time."""
+
+    def __init__(self, found: Walked, device: int, max_entries: int) -> None:
+        self._found = found
+        self._device = device
+        self._left = max_entries
+
+    def run(self, current: int) -> None:
+        """Walk from an open directory, which is closed in the end. Raises OSError."""
+        levels = [self._enter(current)]
+        try:
+            while levels:
+                level = levels[-1]
+                if not level.below or self._left <= 0:
+                    self._found.at_least |= bool(level.below)
+                    levels.pop()
+                    if levels:
+                        current = self._up(current, levels[-1])
+                    continue
+                name = level.below.pop()
+                if len(levels) >= MAX_DEPTH:
+                    self._found.at_least = True
+                    continue
+                try:
+                    below = os.open(name, _OPEN, dir_fd=current)
+                except OSError:  # gone, or no directory any more
+                    continue
+                current = _swap(current, below)
+                levels.append(self._enter(current))
+        finally:
+            os.close(current)
+
+    def _enter(self, current: int) -> _Level:
+        """Count what is in a directory; what is below it comes later."""
+        here = os.fstat(current)
+        level = _Level(here.st_dev, here.st_ino, [])
+        if here.st_dev != self._device:
+            return level
+        self._found.count(here)
+        with os.scandir(current) as entries:
+            for entry in entries:
+                self._left -= 1
+                if self._left < 0:
+                    self._found.at_least = True
+                    break
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        level.below.append(entry.name)
+                    else:
+                        self._found.count(entry.stat(follow_symlinks=False))
+                except OSError:
+                    continue
+        return level
+
+    def _up(self, current: int, parent: _Level) -> int:
+        above = os.open("..", _OPEN, dir_fd=current)
+        there = os.fstat(above)
+        if (there.st_dev, there.st_ino) != (parent.device, parent.inode):
+            os.close(above)
+            raise OSError("a directory was moved while it was walked")
+        return _swap(current, above)
+
+
+def _swap(old: int, new: int) -> int:
+    os.close(old)
+    return new

@@ -1,0 +1,299 @@
+"""The words of this room: what was read of one cgroup, file system, interface, pod and node.
+
+Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None is what
+the machine does not tell. Must never know where a number comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+
+UNLIMITED = 1 << 62
+"""A limit from which on the kernel means that there is none (v1 writes a large number)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PsiLine:
+    """Time that tasks were stalled: ``total`` microseconds, averages in percent."""
+
+    total: int
+    avg10: float
+    avg60: float
+    avg300: float
+
+
+@dataclass(frozen=True, slots=True)
+class Psi:
+    """Pressure of one resource: some or all tasks were stalled."""
+
+    some: PsiLine
+    full: PsiLine
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceIo:
+    """What a cgroup moved to and from one block device."""
+
+    major: int
+    minor: int
+    read_bytes: int = 0
+    write_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """What one cgroup, process or machine uses.
+
+    Attributes:
+        at: when it was read.
+        swap: bytes in swap; ``swap_limit``: of swap alone, without memory.
+        limit, reservation: of memory; None: unlimited or unknown.
+        quota_us, period_us, shares: of cpu.
+        faults, own_faults: page faults with and without those of groups below.
+        pids, pids_max: tasks (threads).
+    """
+
+    at: int = 0
+    cpu_ns: int | None = None
+    user_ns: int | None = None
+    system_ns: int | None = None
+    periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_ns: int | None = None
+    quota_us: int | None = None
+    period_us: int | None = None
+    shares: int | None = None
+    memory: int | None = None
+    working_set: int | None = None
+    rss: int | None = None
+    cache: int | None = None
+    mapped_file: int | None = None
+    kernel: int | None = None
+    active_file: int | None = None
+    inactive_file: int | None = None
+    limit: int | None = None
+    reservation: int | None = None
+    max_memory: int | None = None
+    failures: int | None = None
+    oom_kills: int | None = None
+    faults: int | None = None
+    major_faults: int | None = None
+    own_faults: int | None = None
+    own_major_faults: int | None = None
+    swap: int | None = None
+    swap_limit: int | None = None
+    pids: int | None = None
+    pids_max: int | None = None
+    devices: tuple[DeviceIo, ...] = ()
+    cpu_psi: Psi | None = None
+    memory_psi: Psi | None = None
+    io_psi: Psi | None = None
+    available: int | None = None
+    """Memory that may still be used, where who tells it says so himself."""
+
+    @property
+    def memory_available(self) -> int | None:
+        """Memory below the limit; None without limit."""
+        if self.available is not None or self.limit is None or self.working_set is None:
+            return self.available
+        return max(0, self.limit - self.working_set)
+
+    @property
+    def swap_available(self) -> int | None:
+        """Swap below the limit; None without limit."""
+        if self.swap_limit is None or self.swap is None:
+            return None
+        return max(0, self.swap_limit - self.swap)
+
+
+_FIELDS = tuple(each.name for each in fields(GroupStats) if each.name != "devices")
+
+
+def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | None:
+    """``first`` with what it lacks taken from ``second``."""
+    if first is None or second is None:
+        return first or second
+    missing = {
+        name: value
+        for name in _FIELDS
+        if getattr(first, name) is None and (value := getattr(second, name)) is not None
+    }
+    if not first.devices and second.devices:
+        missing["devices"] = second.devices
+    return replace(first, **missing) if missing else first
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a network interface has carried since it exists."""
+
+    name: str
+    rx_bytes: int = 0
+    rx_errors: int = 0
+    tx_bytes: int = 0
+    tx_errors: int = 0
+    rx_packets: int = 0
+    rx_dropped: int = 0
+    tx_packets: int = 0
+    tx_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The interfaces of a network namespace; ``default``: the one that stands for all of it."""
+
+    at: int
+    interfaces: tuple[Interface, ...]
+    default: str = "eth0"
+
+
+@dataclass(frozen=True, slots=True)
+class FsSpace:
+    """A whole file system; ``device`` as mounted, empty when unknown."""
+
+    at: int
+    capacity: int
+    available: int
+    free: int
+    inodes: int
+    inodes_free: int
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUse:
+    """What a directory tree or writable layer takes, and the file system that it is on.
+
+    ``at_least``: there was more than is looked at; the numbers are lower bounds.
+    """
+
+    at: int
+    used: int | None
+    inodes: int | None
+    space: FsSpace | None = None
+    at_least: bool = False
+
+
+class GroupKind(StrEnum):
+    """What a cgroup holds."""
+
+    NODE = "node"
+    SYSTEM = "system"
+    PODS = "pods"
+    POD = "pod"
+    SANDBOX = "sandbox"
+    CONTAINER = "container"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """Which pod."""
+
+    uid: str
+    name: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A cgroup, or what stands for one, with what it uses.
+
+    Attributes:
+        path: below the hierarchies' mount points; empty when it has none here.
+        name: of a container in its pod, or of a system container (kubelet, runtime, pods, misc).
+        id: the runtime's, of sandboxes and containers.
+        started_at: Unix nanoseconds, 0 when unknown.
+        processes, descriptors: counted where that was asked for.
+    """
+
+    kind: GroupKind
+    stats: GroupStats | None
+    path: str = ""
+    name: str = ""
+    pod: PodRef | None = None
+    id: str = ""
+    image: str = ""
+    created_at: int = 0
+    started_at: int = 0
+    layer: TreeUse | None = None
+    processes: int | None = None
+    descriptors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodReading:
+    """A pod: its cgroup, its sandbox, its running containers, its network namespace."""
+
+    ref: PodRef
+    group: Group
+    sandbox: Group | None
+    containers: tuple[Group, ...]
+    network: Network | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many tasks there may be and are on the machine."""
+
+    at: int
+    max_pids: int | None
+    tasks: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """The machine."""
+
+    group: Group
+    network: Network | None = None
+    root: FsSpace | None = None
+    """The file system of --root-dir."""
+    limits: Limits | None = None
+    system: tuple[Group, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """kubepods and its groups by QoS class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One collection. ``problem``: why pods could not be read whole; empty when they could."""
+
+    at: int
+    node: NodeReading
+    pods: tuple[PodReading, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeUse:
+    """A volume; ``ephemeral``: it counts for the pod's ephemeral storage."""
+
+    name: str
+    use: TreeUse
+    ephemeral: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodDisk:
+    """What a pod takes on disk besides its containers' writable layers."""
+
+    volumes: tuple[VolumeUse, ...] = ()
+    logs: Mapping[str, TreeUse] = field(default_factory=dict)
+    """By container name."""
+    others: tuple[TreeUse, ...] = ()
+    """Logs of no container, etc-hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """File systems and trees; ``pods`` by uid."""
+
+    root: FsSpace | None = None
+    image: TreeUse | None = None
+    containers: TreeUse | None = None
+    pods: Mapping[str, PodDisk] = field(default_factory=dict)

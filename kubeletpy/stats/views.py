@@ -1,0 +1,96 @@
+"""What is served of the numbers: the summary and the two scrapes, made when they are asked for.
+
+Shaping goes to a thread, so that the scrape of a full node holds up nothing. Must never keep anything
+of a pod but its last cpu times, and those only while it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+
+from kubeletpy.remote.errors import CRIError, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.stats import cadvisor, cri_metrics, proc_text, resource
+from kubeletpy.stats.cadvisor import Machine
+from kubeletpy.stats.collector import StatsCollector
+from kubeletpy.stats.group_files import read_text
+from kubeletpy.stats.rates import Rates
+from kubeletpy.stats.summary import rated, summary
+from kubeletpy.stats.usage import Disks, Reading
+
+log = logging.getLogger(__name__)
+
+FROM_FILES, FROM_RUNTIME = "cadvisor", "cri"
+
+
+class StatsViews:
+    """The views of one node.
+
+    Args:
+        from_runtime: None, or the runtime that writes the cadvisor scrape itself if it can.
+        provider: told which one writes it: FROM_FILES or FROM_RUNTIME.
+    """
+
+    def __init__(
+        self,
+        collector: StatsCollector,
+        node_name: str,
+        machine: Callable[[], Machine],
+        *,
+        from_runtime: RuntimeService | None = None,
+        provider: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._collector = collector
+        self._node_name = node_name
+        self._machine = machine
+        self._runtime = from_runtime
+        self._descriptors: Sequence[cri.MetricDescriptor] | None = None
+        self._provider = provider
+        self._rates = Rates()
+        provider(FROM_FILES)
+
+    async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
+        """The document of /stats/summary, as JSON."""
+        if only_cpu_and_memory:
+            return await asyncio.to_thread(self._summary, await self._read(detail=False), None)
+        reading, disks = await asyncio.gather(self._read(detail=True), self._collector.disks())
+        return await asyncio.to_thread(self._summary, reading, disks)
+
+    async def resource_metrics(self) -> bytes:
+        """The scrape of /metrics/resource."""
+        return await asyncio.to_thread(resource.render, await self._read(detail=False))
+
+    async def cadvisor_metrics(self) -> bytes:
+        """The scrape of /metrics/cadvisor."""
+        if self._runtime is not None:
+            try:
+                return await self._from_runtime(self._runtime)
+            except CRIError as error:
+                level = logging.DEBUG if isinstance(error, Unimplemented) else logging.WARNING
+                log.log(level, "the runtime gives no metrics", extra={"why": str(error)})
+                self._provider(FROM_FILES)
+        return await asyncio.to_thread(self._cadvisor, await self._read(detail=True))
+
+    async def _from_runtime(self, runtime: RuntimeService) -> bytes:
+        if not self._descriptors:
+            self._descriptors = await runtime.list_metric_descriptors()
+        pods = await runtime.list_pod_sandbox_metrics()
+        self._provider(FROM_RUNTIME)
+        return await asyncio.to_thread(cri_metrics.render, self._descriptors, pods)
+
+    async def _read(self, *, detail: bool) -> Reading:
+        collector = self._collector
+        return await (collector.detail() if detail else collector.usage())
+
+    def _summary(self, reading: Reading, disks: Disks | None) -> bytes:
+        rates = rated(reading, self._rates)
+        document = summary(reading, rates, disks, self._node_name)
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    def _cadvisor(self, reading: Reading) -> bytes:
+        devices = proc_text.devices(read_text("/proc/diskstats"))
+        return cadvisor.render(reading, self._machine(), devices)
