@@ -318,7 +318,7 @@ def test_a_container_without_limits_has_those_of_its_pod() -> None:
     assert given["requests"] == {"cpu": "100m", "memory": "64Mi"}
     assert own["resources"]["limits"] == {"cpu": "0"}, "the pod's object stays as it was"
     assert plan(pod, {"app": given}, pod_level=pod.spec["resources"]).nothing_to_do
-    smaller = {**given, "limits": {"cpu": "1", "memory": "1Gi"}}
+    smaller: api.ResourceRequirements = {**given, "limits": {"cpu": "1", "memory": "1Gi"}}
     actions = plan(pod, {"app": smaller}, pod_level=pod.spec["resources"])
     assert updates(actions) == {"cpu": ["app"]}
 
