@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import KubeletSettings, NodeFlags, document
+from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.server.access import AccessSettings
-from kubeletpy.server.build import Ports, ServerSettings
+from kubeletpy.server.build import Ports, ServerError, ServerSettings
+from kubeletpy.server.debug.log_sinks import log_problem
+from kubeletpy.server.debug.zpages import Program
+from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from kubeletpy.server.node_view import NodeView
 
@@ -47,7 +51,22 @@ def server_settings(settings: KubeletSettings, flags: NodeFlags) -> ServerSettin
             refused_ttl=authorization.webhook.cache_unauthorized_ttl,
         ),
         debugging=settings.enable_debugging_handlers,
+        endpoints=_endpoints(settings, flags),
         idle_timeout=settings.streaming_connection_idle_timeout,
+    )
+
+
+def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
+    gates = settings.feature_gates
+    checkpoints = Path(flags.root_dir) / "checkpoints"
+    return EndpointSettings(
+        system_logs=settings.enable_system_log_handler,
+        system_log_query=settings.enable_system_log_query and gates.enabled("NodeLogQuery"),
+        profiling=settings.enable_profiling_handler,
+        debug_flags=settings.enable_debug_flags_handler,
+        flagz=gates.enabled("ComponentFlagz"),
+        statusz=gates.enabled("ComponentStatusz"),
+        checkpoint_dir=checkpoints if gates.enabled("ContainerCheckpoint") else None,
     )
 
 
@@ -59,7 +78,28 @@ def _certificate_dir(flags: NodeFlags) -> Path:
 
 def bind(settings: KubeletSettings, flags: NodeFlags) -> Ports | None:
     """The ports, bound; None when enableServer is off. Raises ServerError."""
-    return Ports(server_settings(settings, flags)) if settings.enable_server else None
+    if not settings.enable_server:
+        return None
+    if not flags.kubeconfig:
+        _check_alone(settings)
+    return Ports(server_settings(settings, flags))
+
+
+def _check_alone(settings: KubeletSettings) -> None:
+    """As the kubelet: without an API, settings that need one are an error."""
+    asks = []
+    if settings.authentication.webhook.enabled:
+        asks.append("authentication.webhook.enabled true (set it to false)")
+    if settings.authorization.mode == "Webhook":
+        asks.append(
+            "authorization.mode Webhook (set AlwaysAllow: clients with a certificate of "
+            "authentication.x509.clientCAFile may then do anything)"
+        )
+    if asks:
+        raise ServerError(
+            f"without --kubeconfig there is no API to ask about clients, but the settings want it: "
+            f"{'; '.join(asks)}. Or serve nothing: enableServer false"
+        )
 
 
 def rotate_logs(agent: Agent, settings: KubeletSettings, stack: AsyncExitStack) -> None:
@@ -83,9 +123,11 @@ def rotate_logs(agent: Agent, settings: KubeletSettings, stack: AsyncExitStack) 
 async def serve(
     ports: Ports,
     agent: Agent,
-    settings: KubeletSettings,
     client: KubeClient | None,
     stack: AsyncExitStack,
+    *,
+    settings: KubeletSettings,
+    flags: NodeFlags,
 ) -> None:
     """Answer on the ports until the stack is closed. Raises ServerError."""
     parts = agent.parts
@@ -97,7 +139,7 @@ async def serve(
         status_of=agent.statuses.get_status,
         checks={
             "ping": lambda: "",
-            "runtime": agent.monitor.runtime_error,
+            "log": log_problem,
             "syncloop": agent.health.sync_loop_error,
         },
         render_metrics=agent.render_metrics,
@@ -112,4 +154,9 @@ async def serve(
         SystemClock(),
         stack,
         node_ips=parts.node_ips,
+        program=Program(
+            flags=flag_texts(settings, flags),
+            started_at=SystemClock().now(),
+            version=parts.node.version,
+        ),
     )

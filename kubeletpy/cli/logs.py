@@ -76,13 +76,13 @@ class JSONFormatter(logging.Formatter):
 class _Verbosity(logging.Filter):
     """Lets debug records through for modules that ``vmodule`` names, or for all."""
 
-    def __init__(self, level: int, vmodule: tuple[VModule, ...]) -> None:
+    def __init__(self, vmodule: tuple[VModule, ...]) -> None:
         super().__init__()
-        self._level = level
+        self.level = logging.INFO
         self._loud = [each.file_pattern for each in vmodule if each.verbosity >= DEBUG_VERBOSITY]
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= self._level or any(
+        return record.levelno >= self.level or any(
             fnmatchcase(record.module, pattern) for pattern in self._loud
         )
 
@@ -94,9 +94,12 @@ class QueuedHandler(logging.Handler):
         dropped: records that did not fit into the queue.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, vmodule: tuple[VModule, ...] = ()) -> None:
         super().__init__()
         self._stream = stream
+        self._vmodule = vmodule
+        self._verbosity = _Verbosity(vmodule)
+        self.addFilter(self._verbosity)
         self._lines: queue.Queue[str | None] = queue.Queue(QUEUE_SIZE)
         self.dropped = 0
         self._thread = threading.Thread(target=self._write, name="logs", daemon=True)
@@ -109,6 +112,20 @@ class QueuedHandler(logging.Handler):
             self.dropped += 1
         except (TypeError, ValueError, RecursionError):
             self.handleError(record)
+
+    def set_verbosity(self, level: int) -> None:
+        """0 to 3: INFO and worse; 4 and more: DEBUG; 8 and more: DEBUG of libraries too."""
+        wanted = logging.DEBUG if level >= DEBUG_VERBOSITY else logging.INFO
+        self._verbosity.level = wanted
+        libraries = level >= LIBRARIES_VERBOSITY
+        logging.getLogger().setLevel(logging.DEBUG if libraries else logging.WARNING)
+        logging.getLogger(_OURS).setLevel(logging.DEBUG if self._vmodule else wanted)
+
+    def problem(self) -> str:
+        """Why lines are not written: nobody takes them, or their thread is gone."""
+        if not self._thread.is_alive():
+            return "the thread that writes logs has ended"
+        return "nobody reads the logs: lines are dropped" if self._lines.full() else ""
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
@@ -136,15 +153,11 @@ def set_up(settings: Logging, stream: TextIO | None = None) -> QueuedHandler:
     Verbosity 0 to 3 shows INFO and worse, 4 and more DEBUG, 8 and more DEBUG of libraries too.
     Close the result to write what is left.
     """
-    handler = QueuedHandler(stream or sys.stderr)
+    handler = QueuedHandler(stream or sys.stderr, settings.vmodule)
     handler.setFormatter(JSONFormatter() if settings.format == "json" else TextFormatter())
-    level = logging.DEBUG if settings.verbosity >= DEBUG_VERBOSITY else logging.INFO
-    handler.addFilter(_Verbosity(level, settings.vmodule))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
     root.addHandler(handler)
-    libraries = settings.verbosity >= LIBRARIES_VERBOSITY
-    root.setLevel(logging.DEBUG if libraries else logging.WARNING)
-    logging.getLogger(_OURS).setLevel(logging.DEBUG if settings.vmodule else level)
+    handler.set_verbosity(settings.verbosity)
     return handler

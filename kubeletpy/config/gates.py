@@ -26,6 +26,8 @@ CRIListStreaming Alpha
 CSIVolumeHealth Alpha
 ChangeContainerStatusOnKubeletRestart Deprecated
 ClusterTrustBundleProjection Beta
+ComponentFlagz Beta+
+ComponentStatusz Beta+
 ContainerCheckpoint Beta+
 ContainerRestartRules Beta+
 ContainerStopSignals Alpha

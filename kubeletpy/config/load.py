@@ -21,6 +21,13 @@ _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
 """What the kubelet assumes when there is no configuration file at all, less what would open ports
 to everybody (anonymous access, AlwaysAllow, read-only port): those have to be asked for."""
 
+_NO_FILE_NO_API: Mapping[str, Any] = {
+    "authentication.webhook.enabled": False,
+    "authorization.mode": "AlwaysAllow",
+}
+"""What the kubelet assumes too without a file, and the only way to let anybody in when there is no
+API that could be asked: clients with a certificate of authentication.x509.clientCAFile."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
@@ -67,7 +74,8 @@ def load(
             "no configuration file: there are no eviction thresholds; unlike the kubelet's, ports "
             "stay closed to anonymous clients unless flags open them"
         )
-        found = {**_NO_FILE_DEFAULTS, **found}
+        alone = {} if flag_values.node.kubeconfig else _NO_FILE_NO_API
+        found = {**_NO_FILE_DEFAULTS, **alone, **found}
 
     from_flags, flag_problems = _decode_flags(flag_values, found)
     problems += flag_problems

@@ -77,13 +77,17 @@ class AgentServer:
         app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
         for route in ROUTES:
             handler = handlers.get(route.name)
-            if handler is None or (access is None and not route.read_only):
+            if access is None and not route.read_only:
+                handler = None if not route.debugging else _debugging_off
+            elif not debugging and (route.debugging or route.debugging_only):
+                handler = _debugging_off if route.debugging else None
+            if handler is None:
                 continue
-            off = route.debugging and not debugging
             for path in route.paths:
-                self._routes[path] = route
-                for method in route.methods if not off else ("*",):
-                    app.router.add_route(method, path, _debugging_off if off else handler)
+                for method in route.methods if handler is not _debugging_off else ("*",):
+                    added = app.router.add_route(method, path, handler)
+                    assert added.resource is not None, "it has a path"
+                    self._routes[added.resource.canonical] = route
         self._runner = web.AppRunner(
             app,
             access_log=None,

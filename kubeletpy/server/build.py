@@ -18,9 +18,11 @@ from kubeletpy.clock import Clock
 from kubeletpy.host.openssl import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.server import objects
+from kubeletpy.server import endpoints, objects
 from kubeletpy.server.access import Access, AccessSettings
 from kubeletpy.server.app import AgentServer, Handler, listen
+from kubeletpy.server.debug.zpages import Program
+from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.logs import handler as log_handler
 from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.node_view import NodeView
@@ -50,6 +52,7 @@ class ServerSettings:
     certificate_dir: Path = Path("/var/lib/kubelet/pki")
     access: AccessSettings = field(default_factory=AccessSettings)
     debugging: bool = True
+    endpoints: EndpointSettings = field(default_factory=EndpointSettings)
     idle_timeout: float = 4 * 3600.0
 
 
@@ -88,6 +91,7 @@ class Ports:
         stack: AsyncExitStack,
         *,
         node_ips: Sequence[str],
+        program: Program,
     ) -> None:
         """Answer on the ports until the stack is closed.
 
@@ -110,6 +114,9 @@ class Ports:
         handlers: dict[str, Handler] = {
             **objects.handlers(view),
             **StreamHandlers(view, link).by_route,
+            **endpoints.handlers(
+                view, settings.endpoints, program, clock, write_timeout=settings.idle_timeout
+            ),
             "container_logs": logs,
         }
         server = AgentServer(handlers, access, metrics, debugging=settings.debugging)

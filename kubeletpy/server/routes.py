@@ -30,7 +30,8 @@ class Route:
         paths: patterns of the path.
         methods: HTTP methods; others get 405.
         subresources: of ``nodes``; a client that may on any one of them may.
-        debugging: not served when enableDebuggingHandlers is off.
+        debugging: refused with 405 when enableDebuggingHandlers is off, and on the read-only port.
+        debugging_only: not there at all (404) when enableDebuggingHandlers is off.
         read_only: served on the read-only port too, without authentication.
         long_running: may take as long as the client likes.
     """
@@ -40,6 +41,7 @@ class Route:
     methods: tuple[str, ...]
     subresources: tuple[str, ...] = PROXY
     debugging: bool = False
+    debugging_only: bool = False
     read_only: bool = False
     long_running: bool = False
 
@@ -64,7 +66,9 @@ ROUTES: tuple[Route, ...] = (
         ("pods", "proxy"),
         debugging=True,
     ),
-    Route("configz", ("/configz",), ("GET",), ("configz", "proxy")),
+    Route("configz", ("/configz",), ("GET",), ("configz", "proxy"), debugging_only=True),
+    Route("flagz", ("/flagz",), ("GET",), ("configz",), debugging_only=True),
+    Route("statusz", ("/statusz",), ("GET",), ("statusz",), debugging_only=True),
     Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True),
     Route("probe_metrics", ("/metrics/probes",), ("GET",), ("metrics",), read_only=True),
     Route("resource_metrics", ("/metrics/resource",), ("GET",), ("metrics",), read_only=True),
@@ -103,6 +107,30 @@ ROUTES: tuple[Route, ...] = (
         debugging=True,
         long_running=True,
     ),
+    Route(
+        "checkpoint",
+        (f"/checkpoint{_POD}/{{container}}",),
+        ("POST",),
+        ("checkpoint",),
+        debugging_only=True,
+        long_running=True,
+    ),
+    Route(
+        "logs",
+        ("/logs", "/logs/{path:.*}"),
+        ("GET",),
+        ("log",),
+        debugging=True,
+        long_running=True,
+    ),
+    Route(
+        "pprof",
+        ("/debug/pprof/{profile:.*}",),
+        ("GET",),
+        debugging=True,
+        long_running=True,
+    ),
+    Route("log_level", ("/debug/flags/v",), ("PUT",), debugging_only=True),
 )
 
 

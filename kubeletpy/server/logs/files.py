@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+
+from kubeletpy.host.held_fd import HeldFd
 
 BLOCK = 256 << 10
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,12 +27,9 @@ class LogFile:
     def __init__(self, root: str, path: str) -> None:
         """Open ``path``, which must be below ``root``. Raises OSError, UnsafeLogPath."""
         self.path = path
-        self._lock = threading.Lock()
-        self._users = 0
-        self._wanted = True
-        self._fd = -1
-        self._fd = _open_below(root, path)
-        found = os.fstat(self._fd)
+        fd = _open_below(root, path)
+        self._held = HeldFd(fd)
+        found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise UnsafeLogPath(f"{path} is no regular file")
@@ -41,12 +37,12 @@ class LogFile:
 
     def read(self) -> bytes:
         """The next block; empty at the end, for now, and after a close."""
-        with self._in_use() as fd:
+        with self._held.in_use() as fd:
             return os.read(fd, BLOCK) if fd >= 0 else b""
 
     def seek_tail(self, lines: int) -> None:
         """Go where that many lines are left, looking at no more of the file than needed."""
-        with self._in_use() as fd:
+        with self._held.in_use() as fd:
             if fd >= 0:
                 os.lseek(fd, tail_offset(fd, lines), os.SEEK_SET)
 
@@ -60,29 +56,7 @@ class LogFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        with self._lock:
-            self._wanted = False
-            self._close_unused()
-
-    def __del__(self) -> None:
-        self.close()
-
-    @contextmanager
-    def _in_use(self) -> Iterator[int]:
-        with self._lock:
-            fd = self._fd if self._wanted else -1
-            self._users += 1
-        try:
-            yield fd
-        finally:
-            with self._lock:
-                self._users -= 1
-                self._close_unused()
-
-    def _close_unused(self) -> None:
-        if self._fd >= 0 and not self._wanted and not self._users:
-            os.close(self._fd)
-            self._fd = -1
+        self._held.close()
 
 
 def tail_offset(fd: int, lines: int) -> int:

@@ -100,6 +100,30 @@ def test_a_stuck_reader_does_not_stop_us() -> None:
     assert stream.getvalue().startswith("20")
 
 
+def test_verbosity_can_change_and_a_stuck_reader_is_no_secret() -> None:
+    stream = StuckStream()
+    handler = logs.set_up(DEFAULT, stream)
+    ours = logging.getLogger("kubeletpy")
+    ours.debug("not yet")
+    handler.set_verbosity(4)
+    ours.debug("now")
+    logging.getLogger("other").debug("never")
+    handler.set_verbosity(8)
+    logging.getLogger("other").debug("theirs too")
+    handler.set_verbosity(0)
+    ours.debug("no more")
+    assert handler.problem() == ""
+    for _ in range(logs.QUEUE_SIZE + 1):
+        ours.info("x")
+    assert "dropped" in handler.problem()
+    stream.free.set()
+    handler.close()
+    assert "has ended" in handler.problem()
+    lines = [line.split(": ", 1)[1] for line in stream.getvalue().splitlines()]
+    assert lines[:2] == ["now", "theirs too"]
+    assert set(lines[2:]) == {"x"}
+
+
 def test_exceptions_are_whole() -> None:
     stream = io.StringIO()
     handler = logs.set_up(DEFAULT, stream)

@@ -22,7 +22,11 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import Ports, ServerSettings
+from kubeletpy.server.debug.zpages import Program
+from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.node_view import NodeView
+
+PROGRAM = Program(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 
 
 class Reviewer:
@@ -90,6 +94,7 @@ class Running:
         client: KeyPair | None = None,
         token: str = "",
         headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> tuple[int, str]:
         """Status and text of an answer."""
         given = dict(headers or {})
@@ -98,7 +103,7 @@ class Running:
         connector = aiohttp.TCPConnector(ssl=self.pki.context(client))
         async with (
             aiohttp.ClientSession(connector=connector) as session,
-            session.request(method, self.url + path, headers=given) as answer,
+            session.request(method, self.url + path, headers=given, data=body) as answer,
         ):
             return answer.status, await answer.text()
 
@@ -133,7 +138,14 @@ def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
 async def serving(
     view: NodeView, api: Any, pki: Pki, access: AccessSettings | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
-    """A server for a view."""
+    """A server for a view; checkpoints and logs are beside the view's pod logs."""
+    directory = Path(view.pod_logs_dir).parent
+    settings.setdefault(
+        "endpoints",
+        EndpointSettings(
+            log_dir=str(directory / "var-log"), checkpoint_dir=directory / "checkpoints"
+        ),
+    )
     ports = Ports(
         ServerSettings(
             address="127.0.0.1",
@@ -147,5 +159,13 @@ async def serving(
     )
     async with AsyncExitStack() as stack:
         stack.callback(ports.close)
-        await ports.serve(view, api, Metrics().http, SystemClock(), stack, node_ips=["127.0.0.1"])
+        await ports.serve(
+            view,
+            api,
+            Metrics().http,
+            SystemClock(),
+            stack,
+            node_ips=["127.0.0.1"],
+            program=PROGRAM,
+        )
         yield Running(ports.port, pki, view)

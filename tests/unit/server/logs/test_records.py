@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from kubeletpy.api.times import parse_time
-from kubeletpy.server.logs import choice
 from kubeletpy.server.logs.choice import (
     InvalidOptions,
     LogOptions,
@@ -128,7 +128,8 @@ def test_no_path_leads_out(tmp_path: Path) -> None:
 def test_a_closed_file_is_closed_and_reads_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("x")
     log = LogFile(str(tmp_path), str(tmp_path / "x.log"))
-    fd = log._fd
+    with log._held.in_use() as fd:
+        pass
     log.close()
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
@@ -191,7 +192,7 @@ ENDED = {"terminated": {"containerID": "containerd://old"}}
 def test_which_container(state: object, last: object, previous: bool, expected: str) -> None:
     entry = {"name": "c", "containerID": "containerd://now", "state": state, "lastState": last}
     for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        status: choice.api.PodStatus = {field: [entry]}  # type: ignore[misc]
+        status = cast(Any, {field: [entry]})
         if " " in expected:
             with pytest.raises(NoLog, match=expected):
                 container_id("p", "c", status, previous=previous)

@@ -1,0 +1,116 @@
+"""/flagz and /statusz: the flags that the agent runs with, and what program it is since when.
+
+Text for people, JSON for programs that ask for a version of it by their Accept header. Source:
+KEP-4827, KEP-4828; docs/reference, server table. Must never show a flag's value that may hold a
+credential: whoever gives the flags has masked it.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from kubeletpy.api.times import format_time
+from kubeletpy.clock import Clock
+from kubeletpy.server.app import Handler
+from kubeletpy.server.routes import Route
+
+_COMPONENT = "kubelet"
+_HEAD = (
+    "\n{name} {page}\nWarning: This endpoint is not meant to be machine parseable, has no "
+    "formatting compatibility guarantees and is for debugging purposes only.\n"
+)
+_VERSIONS = ("v1beta1", "v1alpha1")
+_OLD = '299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What runs.
+
+    Attributes:
+        flags: by name without dashes; what may be a credential is masked.
+        started_at: Unix seconds.
+        version: of the kubelet that this agent stands for, ``v1.36.0``.
+    """
+
+    flags: Mapping[str, str]
+    started_at: float
+    version: str
+
+
+def folders(routes: Iterable[Route]) -> list[str]:
+    """The first parts of the paths that are served."""
+    return sorted({"/" + path.split("/")[1] for route in routes for path in route.paths})
+
+
+def flagz(program: Program) -> Handler:
+    """The handler of ``/flagz``."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        lines = (f"{name}={value}\n" for name, value in sorted(program.flags.items()))
+        return _answer(request, "flagz", "".join(lines), {"flags": dict(program.flags)})
+
+    return handle
+
+
+def statusz(program: Program, paths: list[str], clock: Clock) -> Handler:
+    """The handler of ``/statusz``; ``paths`` are those that it names."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        up = max(0, int(clock.now() - program.started_at))
+        binary = program.version.removeprefix("v")
+        emulated = ".".join(binary.split(".")[:2])
+        running_on = f"{platform.python_implementation()} {platform.python_version()}"
+        text = (
+            f"\nStarted: {format_time(program.started_at)}\n"
+            f"Up: {up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec\n"
+            f"Python version: {running_on}\nBinary version: {binary}\n"
+            f"Emulation version: {emulated}\nPaths: {' '.join(paths)}\n"
+        )
+        fields: dict[str, Any] = {
+            "startTime": format_time(program.started_at),
+            "uptimeSeconds": up,
+            "goVersion": running_on,
+            "binaryVersion": binary,
+            "emulationVersion": emulated,
+            "paths": paths,
+        }
+        return _answer(request, "statusz", text, fields)
+
+    return handle
+
+
+def _answer(
+    request: web.Request, page: str, text: str, fields: Mapping[str, Any]
+) -> web.StreamResponse:
+    """In the first form of the Accept header that there is."""
+    accept = ",".join(request.headers.getall("Accept", [])) or "*/*"
+    for wanted in accept.split(","):
+        kind, *parameters = (part.strip() for part in wanted.split(";"))
+        if kind in ("text/plain", "text/*", "*/*"):
+            return web.Response(text=_HEAD.format(name=_COMPONENT, page=page) + text)
+        given = dict(part.split("=", 1) for part in parameters if "=" in part)
+        version = given.get("v", "")
+        if (
+            kind in ("application/json", "application/*")
+            and (given.get("as"), given.get("g")) == (page.capitalize(), "config.k8s.io")
+            and version in _VERSIONS
+        ):
+            body = {
+                "kind": page.capitalize(),
+                "apiVersion": f"config.k8s.io/{version}",
+                "metadata": {"name": _COMPONENT},
+                **fields,
+            }
+            old = {"Warning": _OLD.format(page=page)} if version != _VERSIONS[0] else {}
+            return web.json_response(body, headers=old)
+    versions = ", ".join(
+        f"application/json;as={page.capitalize()};v={version};g=config.k8s.io"
+        for version in _VERSIONS
+    )
+    return web.Response(status=406, text=f"only text/plain and {versions} are there\n")

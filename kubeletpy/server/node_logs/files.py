@@ -1,0 +1,91 @@
+"""Files and directories below the node's log directory, opened without being led out of it.
+
+A pod that mounts /var/log can put links there: those that lead out are refused, as is everything
+but regular files and directories. Blocking: call it on a thread.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import stat
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from kubeletpy.host.held_fd import HeldFd
+from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.safe_path import open_beneath
+
+BLOCK = 256 << 10
+MAX_ENTRIES = 10_000
+_REOPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class RefusedPath(OSError):
+    """The path leads out of the log directory, or not to a file or directory."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """An open file or directory; close it. Size in bytes and time in Unix seconds are of its
+    opening."""
+
+    is_directory: bool
+    size: int
+    modified: float
+    held: HeldFd = field(repr=False)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes of a file from ``start``, at most a block and not beyond ``end``."""
+        with self.held.in_use() as fd:
+            return os.pread(fd, min(BLOCK, end - start), start) if fd >= 0 else b""
+
+    def listing(self) -> str:
+        """The names in a directory, as a page of links; of very many only the first ones."""
+        with self.held.in_use() as fd:
+            names: list[str] = []
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    names.append(entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
+                    if len(names) == MAX_ENTRIES:
+                        break
+        lines = (f'<a href="{_link(name)}">{_shown(name)}</a>\n' for name in sorted(names))
+        return f"<!doctype html>\n<pre>\n{''.join(lines)}</pre>\n"
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.held.close()
+
+
+def open_entry(root: str, path: str) -> Entry:
+    """What is at a path below ``root``.
+
+    Raises:
+        RefusedPath: it leads out, or is no file and no directory.
+        OSError: there is nothing, or it can't be opened.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in path:
+        raise RefusedPath("invalid path")
+    try:
+        found = open_beneath(root, parts)
+    except UnsafePath as error:
+        raise RefusedPath(str(error)) from None
+    try:
+        about = os.fstat(found)
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise RefusedPath("neither a file nor a directory")
+        # what was found and looked at, whatever is at the path by now
+        held = HeldFd(os.open(f"/proc/self/fd/{found}", _REOPEN))
+    finally:
+        os.close(found)
+    return Entry(stat.S_ISDIR(about.st_mode), about.st_size, about.st_mtime, held)
+
+
+def _link(name: str) -> str:
+    # a first part with a colon would be read as a scheme
+    return "./" * (":" in name) + quote(name.encode("utf-8", "surrogateescape"))
+
+
+def _shown(name: str) -> str:
+    return html.escape(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))

@@ -1,0 +1,53 @@
+"""Without an API nobody can be asked about clients: what then, by configuration."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from kubeletpy import serving
+from kubeletpy.config import NodeFlags, default_settings, load, parse_flags
+from kubeletpy.server.build import ServerError
+
+WEBHOOK_OFF = {"webhook": {"enabled": False}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "authentication.webhook.enabled.*authorization.mode"),
+        ({"authentication": WEBHOOK_OFF}, "authorization.mode Webhook"),
+        ({"authorization": {"mode": "AlwaysAllow"}}, "authentication.webhook.enabled"),
+    ],
+)
+def test_a_file_that_wants_reviews_is_refused(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ServerError, match=words):
+        serving.bind(default_settings(address="127.0.0.1", **fields), NodeFlags())
+
+
+def test_what_needs_no_api_is_served() -> None:
+    alone = {"authentication": WEBHOOK_OFF, "authorization": {"mode": "AlwaysAllow"}}
+    settings = default_settings(address="127.0.0.1", port=_free_port(), **alone)
+    ports = serving.bind(settings, NodeFlags())
+    assert ports is not None
+    ports.close()
+    assert serving.bind(default_settings(enableServer=False), NodeFlags()) is None
+
+
+def test_without_a_file_only_certificates_count() -> None:
+    alone = load(None).settings
+    assert alone.authorization.mode == "AlwaysAllow"
+    assert not alone.authentication.webhook.enabled
+    assert not alone.authentication.anonymous.enabled
+    joined = load(None, (), parse_flags(["--kubeconfig=/x"])).settings
+    assert joined.authorization.mode == "Webhook"
+    assert joined.authentication.webhook.enabled
+    flags = parse_flags(["--authorization-mode=Webhook"])
+    assert load(None, (), flags).settings.authorization.mode == "Webhook"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,114 @@
+"""/checkpoint/: one file below one directory, whatever the names; errors that say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError, Internal, Unimplemented
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.checkpoint import file_name
+from tests.unit.server.helpers import Pki, Running, make_view, serving
+
+POD = {
+    "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+    "spec": {"containers": [{"name": "c"}, {"name": "down"}]},
+}
+
+
+class Runtime:
+    """Notes what it is asked to write."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, int]] = []
+        self.error: CRIError | None = None
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def checkpoint_container(self, container: str, location: str, timeout: int = 0) -> None:
+        self.asked.append((container, location, timeout))
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+
+
+@asynccontextmanager
+async def node(tmp_path: Path, pki: Pki) -> AsyncIterator[tuple[Running, Runtime]]:
+    runtime = Runtime()
+    view = make_view(tmp_path, POD, runtime=runtime)
+    record = ContainerStatus("cid", "c", ContainerState.RUNNING)
+    view.cache.set(PodRuntimeStatus("u", "p", "n", (), (record,), observed_at=1))
+    async with serving(view, None, pki, AccessSettings(always_allow=True)) as server:
+        yield server, runtime
+
+
+def test_names() -> None:
+    name = file_name("ns", "pod", "main", 0)
+    assert name == "checkpoint-pod_ns-main-1970-01-01T00:00:00Z.tar"
+    for bad in ("..", "../x", "a/b", "", "a\0b", ".", "a..b", "-a", "a\n", "x" * 300, "ä"):
+        for names in ((bad, "p", "c"), ("n", bad, "c"), ("n", "p", bad)):
+            with pytest.raises(ValueError, match="not a name"):
+                file_name(*names, 0)
+
+
+async def test_it_is_written_where_nobody_else_reads(pki: Pki, tmp_path: Path) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        path = "/checkpoint/n/p/c?timeout=7&timeout=9"
+        status, text = await server.ask("POST", path, client=pki.client)
+        ((container, location, timeout),) = runtime.asked
+    assert (status, json.loads(text)) == (200, {"items": [location]})
+    assert (container, timeout) == ("cid", 9)
+    directory = tmp_path / "checkpoints"
+    assert Path(location).parent == directory
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/checkpoint/n/other/c", 404, "pod does not exist"),
+        ("/checkpoint/other/p/c", 404, "pod does not exist"),
+        ("/checkpoint/n/p/other", 404, "container other does not exist"),
+        ("/checkpoint/n/p/c?timeout=x", 404, "cannot parse value of timeout"),
+        ("/checkpoint/n/p/c?timeout=-1", 404, "cannot parse value of timeout"),
+        ("/checkpoint/n/p/down", 500, "n/p/down failed"),
+        ("/checkpoint/n/p/..%2fc", 404, "does not exist"),
+        ("/checkpoint/..%2f..%2fn/p/c", 404, "does not exist"),
+    ],
+)
+async def test_what_is_refused(
+    pki: Pki, tmp_path: Path, path: str, status: int, words: str
+) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        found, text = await server.ask("POST", path, client=pki.client)
+        assert (found, words in text) == (status, True), text
+        assert runtime.asked == []
+
+
+async def test_what_the_runtime_refuses(pki: Pki, tmp_path: Path) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        runtime.error = Unimplemented("CheckpointContainer", "no")
+        status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        assert (status, "runtime can't make checkpoints" in text) == (500, True)
+        runtime.error = Internal("CheckpointContainer", "criu is missing")
+        status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        assert (status, "criu is missing" in text) == (500, True)
+
+
+async def test_one_at_a_time_for_a_container(pki: Pki, tmp_path: Path) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        runtime.go_on.clear()
+        first = asyncio.create_task(server.ask("POST", "/checkpoint/n/p/c", client=pki.client))
+        async with asyncio.timeout(5):
+            while not runtime.asked:  # noqa: ASYNC110 - the fake tells nobody
+                await asyncio.sleep(0.01)
+        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 429
+        runtime.go_on.set()
+        assert (await first)[0] == 200
+        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
