@@ -12,7 +12,8 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import ContainerView, Exit
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
-from kubeletpy.pods.runtime_status import ContainerState
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
+from kubeletpy.pods.start_errors import shown_reason
 
 MAX_EXITS = 20
 _FIELDS = {
@@ -51,7 +52,7 @@ def exits(facts: PodFacts) -> tuple[Exit, ...]:
                 record.restart_count,
                 record.exit_code,
                 record.reason,
-                one_line(record.message),
+                one_line(_message(facts, record)),
                 record.started_at / 1e9 if record.started_at > 0 else None,
                 record.finished_at / 1e9 if record.finished_at > 0 else None,
             )
@@ -64,6 +65,13 @@ def exits(facts: PodFacts) -> tuple[Exit, ...]:
                     found.append(_exit(entry.get("name", ""), ended))
     found.sort(key=lambda one: one.finished_at or 0.0, reverse=True)
     return tuple(found[:MAX_EXITS])
+
+
+def _message(facts: PodFacts, record: ContainerStatus) -> str:
+    found = facts.pod.find_container(record.name) if facts.pod is not None else None
+    if record.started_at > 0 or found is None:
+        return record.message
+    return shown_reason(record.message, found[1])
 
 
 def last_exit(facts: PodFacts, name: str) -> Exit | None:

@@ -39,6 +39,7 @@ from kubeletpy.runtime_manager.log_paths import UnsafeName, container_log_direct
 from kubeletpy.runtime_manager.protocol import Mount, PullSecret
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.runtime_manager.sandbox import NotWanted
+from kubeletpy.runtime_manager.secret_values import hide_secrets
 from kubeletpy.runtime_manager.slots import StartKind
 from kubeletpy.runtime_manager.stop_signal import IGNORED, why_ignored
 from kubeletpy.runtime_manager.target_container import target_id
@@ -206,7 +207,7 @@ class ContainerStarter:
                     context.sandbox_id, config, context.sandbox_config
                 )
         except CRIError as error:
-            why = error.details or str(error.code)
+            why = _said(error, action, config)
             count_image_volumes(self._tools.metrics, config, why)
             self._fail(context, action, CREATE_ERROR, why)
         count_image_volumes(self._tools.metrics, config)
@@ -219,7 +220,7 @@ class ContainerStarter:
             with phase("StartContainer", action.name, milestone=True):
                 await self._tools.runtime.start_container(container_id)
         except CRIError as error:
-            text = (error.details or str(error.code)).replace(container_id, action.name)
+            text = _said(error, action, config).replace(container_id, action.name)
             self._fail(context, action, RUN_ERROR, text)
         self._event(context, action, NORMAL, "Started", "Container started")
         self._link_log(context, config, container_id)
@@ -313,3 +314,9 @@ class ContainerStarter:
     ) -> None:
         reference = pod_reference(context.pod, field_path(action.kind, action.name))
         self._tools.recorder.event(reference, event_type, reason, message)
+
+
+def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
+    """What the runtime said, without what the container has from secrets."""
+    variables = {entry.key: entry.value.decode("utf-8", "replace") for entry in config.envs}
+    return hide_secrets(error.details or str(error.code), action.container, variables)

@@ -14,6 +14,7 @@ from kubeletpy.api.times import format_nanoseconds
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import should_container_be_restarted
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.start_errors import shown_reason
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status.phase import RESTARTING_ALL
 from kubeletpy.status.reported_resources import reported_resources
@@ -77,7 +78,7 @@ def _one(
         return _without_record(inputs, kind, container, old)
     status = _from_record(inputs, container, records[0], old)
     if len(records) > 1:
-        status["lastState"] = _state(inputs, records[1], None)
+        status["lastState"] = _state(inputs, container, records[1], None)
     return status
 
 
@@ -164,7 +165,7 @@ def _from_record(
         "containerID": container_id,
         "ready": False,
         "restartCount": max(record.restart_count, old_count),
-        "state": _state(inputs, record, old),
+        "state": _state(inputs, container, record, old),
         "lastState": (old or {}).get("lastState") or {},
         "allocatedResources": (container.get("resources") or {}).get("requests") or {},
         "resources": reported_resources(
@@ -194,7 +195,10 @@ def _from_record(
 
 
 def _state(
-    inputs: ContainerInputs, record: ContainerStatus, old: api.ContainerStatus | None
+    inputs: ContainerInputs,
+    container: api.Container,
+    record: ContainerStatus,
+    old: api.ContainerStatus | None,
 ) -> api.ContainerState:
     if record.state is ContainerState.RUNNING:
         return {"running": {"startedAt": format_nanoseconds(record.started_at)}}
@@ -207,7 +211,8 @@ def _state(
             "containerID": f"{inputs.runtime_name}://{record.id}",
         }
         if record.message:
-            ended["message"] = record.message
+            ran = record.started_at > 0
+            ended["message"] = record.message if ran else shown_reason(record.message, container)
         return {"terminated": ended}
     was_running = "running" in ((old or {}).get("state") or {})
     if record.state is ContainerState.UNKNOWN and was_running:

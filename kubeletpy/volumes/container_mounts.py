@@ -188,11 +188,21 @@ def _sub_paths(
                 if variables is None:
                     variables = build_environment(pod, container, environment)
                 path = expand_strictly(expression, variables)
-            if path and (parts := sub_path_parts(path)):
+            if path and (parts := _parts(path, expression)):
                 found[index] = parts
         except (UnsafePath, ExpansionTooLong) as error:
             raise ContainerConfigError(f'volumeMount "{name}": subPath: {error}') from error
     return found
+
+
+def _parts(path: str, expression: str) -> list[str]:
+    try:
+        return sub_path_parts(path)
+    except UnsafePath as error:
+        if not expression:
+            raise
+        # what variables hold may be a secret
+        raise UnsafePath(f"{expression!r} does not become a path inside the volume") from error
 
 
 def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:

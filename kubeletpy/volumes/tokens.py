@@ -41,6 +41,8 @@ class TokenKey:
     audience: str
     """Empty: the API server's own."""
     seconds: int
+    account_uid: str = ""
+    """When given, of no other account by that name."""
 
 
 @dataclass(slots=True)
@@ -132,6 +134,8 @@ class PodTokens:
                 },
             },
         }
+        if key.account_uid:
+            request["metadata"] = {"uid": key.account_uid}
         for wait in (*FORBIDDEN_WAITS, None):
             try:
                 return await self._api.create(

@@ -43,7 +43,7 @@ def mounts(directory: Path) -> list[Path]:
 def unmount(directory: Path) -> None:
     """Unmount all that is under `directory`: an agent's root directory is a mount of its own."""
     for point in mounts(directory):
-        run("umount", point)
+        run("umount", "--lazy", point)
 
 
 def cgroups(names: Iterable[str]) -> list[Path]:

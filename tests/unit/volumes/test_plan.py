@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError
+from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.runtime_manager.protocol import Mount
-from kubeletpy.volumes.container_mounts import expand_strictly, recursive_read_only
+from kubeletpy.volumes.container_mounts import (
+    ContainerMounts,
+    expand_strictly,
+    recursive_read_only,
+)
 from kubeletpy.volumes.empty_dir import EmptyDirError, memory_size, page_size
 from kubeletpy.volumes.manager import file_owner
 from kubeletpy.volumes.mounts import pod_mounts
@@ -195,6 +201,19 @@ def test_sub_path_expressions_need_all_variables(expression: str, path: str | No
             expand_strictly(expression, {"A": "one"})
     else:
         assert expand_strictly(expression, {"A": "one"}) == path
+
+
+async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
+    spec = {"name": "v", "mountPath": "/x", "subPathExpr": "$(A)/b"}
+    container = {"name": "c", "volumeMounts": [spec], "env": [{"name": "A", "value": "../hush"}]}
+    about = {"name": "p", "namespace": "n", "uid": "u"}
+    spec_of_pod = {"containers": [container], "enableServiceLinks": False}
+    pod = Pod(cast(Any, {"metadata": about, "spec": spec_of_pod}))
+    maker = ContainerMounts(Path("/nowhere"))
+    mounts = [Mount("/x", "/y", volume="v")]
+    with pytest.raises(ContainerConfigError, match=r"\$\(A\)/b") as caught:
+        await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
+    assert "hush" not in str(caught.value)
 
 
 MI = 1 << 20
