@@ -52,10 +52,11 @@ class RegistryPattern:
         location = pattern.removeprefix("https://").removeprefix("http://")
         location = location.split("?", 1)[0].split("#", 1)[0]
         host_port, _, path = location.partition("/")
-        path = f"/{path}".rstrip("/")
+        path = f"/{path}"
         for version in ("/v1", "/v2"):
             if path == version or path.startswith(f"{version}/"):
                 path = path[len(version) :]
+        path = path if path != "/" else ""
         host, port = _split_port(host_port.rsplit("@", 1)[-1])
         if not host:
             return None

@@ -18,7 +18,7 @@ from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFla
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.launch.errors import LaunchError
-from kubeletpy.launch.image_credentials import open_pull_records
+from kubeletpy.launch.image_credentials import make_providers, open_pull_records
 from kubeletpy.launch.node import KUBELET_VERSION, find_node_ips, node_options, shutdown_periods
 from kubeletpy.launch.pods import (
     container_gc_policy,
@@ -29,6 +29,7 @@ from kubeletpy.launch.pods import (
     static_pods,
 )
 from kubeletpy.launch.runtime import mount_features, wait_for_runtime
+from kubeletpy.launch.service_accounts import ClusterAccounts
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
     resize_rules,
@@ -147,6 +148,9 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         ),
         pulls=pull_settings(settings),
         node_credentials=NodeCredentials(default_paths(root, Path.home())),
+        credential_providers=make_providers(
+            settings, flags, ClusterAccounts(client, surroundings.tokens), metrics, stack
+        ),
         pull_records=await open_pull_records(settings, root, runtime, SystemClock(), metrics),
         image_gc=image_gc_policy(settings),
         container_gc=container_gc_policy(flags),

@@ -169,8 +169,10 @@ def _volumes(node: str, request: Request, lookup: Lookup) -> str | None:
 
 
 def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
+    if (request.verb, request.subresource) == ("get", ""):
+        return _own_accounts(node, request, lookup)
     if (request.verb, request.subresource) != ("create", "token"):
-        return f"node '{node}' can only create tokens of serviceaccounts"
+        return f"node '{node}' can only get serviceaccounts and create tokens of them"
     reference = ((request.body or {}).get("spec") or {}).get("boundObjectRef") or {}
     if reference.get("kind") != "Pod" or not reference.get("name"):
         return f'node "{node}" can only create tokens bound to a pod'
@@ -187,6 +189,12 @@ def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
     if spec.get("serviceAccountName") != request.name:
         return f"no relationship found between node '{node}' and this object"
     return None
+
+
+_own_accounts = _referenced(
+    lambda pod: {str((pod.get("spec") or {}).get("serviceAccountName") or "")}, ("get",)
+)
+"""KEP-4412: a node reads the accounts of its pods, for credential providers."""
 
 
 def _leases(node: str, request: Request, _: Lookup) -> str | None:

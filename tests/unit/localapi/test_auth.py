@@ -172,7 +172,10 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (False, "delete", ("certificatesigningrequests", "x"), {}),
         # the rest
         (False, "list", ("namespaces",), {}),
-        (False, "get", ("serviceaccounts", "default", "default"), {}),
+        (True, "get", ("serviceaccounts", "default", "default"), {}),
+        (False, "get", ("serviceaccounts", "default", "kube-system"), {}),
+        (False, "get", ("serviceaccounts", "other", "default"), {}),
+        (False, "list", ("serviceaccounts", "default"), {}),
         (False, "list", ("priorityclasses",), {}),
     ],
 )

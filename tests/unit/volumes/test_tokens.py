@@ -45,6 +45,15 @@ def make() -> tuple[FakeApi, PodTokens, list[str], Pod]:
 
 
 @on_virtual_time
+async def test_of_no_other_account_by_that_name() -> None:
+    api, tokens, _, pod = make()
+    await tokens.get(pod, TokenKey("sa", "me", HOUR))
+    assert "metadata" not in api.last_request[1]
+    await tokens.get(pod, TokenKey("sa", "me", HOUR, "uid-sa"))
+    assert api.last_request[1]["metadata"] == {"uid": "uid-sa"}
+
+
+@on_virtual_time
 async def test_one_request_and_a_timer() -> None:
     api, tokens, due, pod = make()
     key = TokenKey("sa", "me", HOUR)

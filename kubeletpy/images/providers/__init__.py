@@ -1,0 +1,1 @@
+"""Credential providers: programs beside the agent that know passwords of registries."""

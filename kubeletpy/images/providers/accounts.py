@@ -1,0 +1,64 @@
+"""What a provider may get to know of a pod's service account: annotations and a token.
+
+Source: KEP-4412, tokenAttributes. Must never keep or show a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kubeletpy.config.credential_providers import TokenAttributes
+from kubeletpy.images.credentials import AccountSource
+from kubeletpy.pods.pod import Pod
+
+
+class AccountError(Exception):
+    """An account or its token can't be had; the text says why, fit for a log."""
+
+
+class ServiceAccounts(Protocol):
+    """Service accounts of the cluster."""
+
+    async def read(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
+        """Uid and annotations of an account. Raises AccountError."""
+        ...
+
+    async def token(self, pod: Pod, account: AccountSource, audience: str) -> str:
+        """A token of the account, bound to the pod. Raises AccountError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """The account of one pod, as one provider sees it."""
+
+    source: AccountSource
+    annotations: Mapping[str, str]
+    token: str = field(default="", repr=False)
+    """Empty until it is needed."""
+
+    def scope(self, cache_type: str) -> Hashable:
+        """What answers for this account are kept under."""
+        return (self.source, tuple(sorted(self.annotations.items())), self.proof(cache_type))
+
+    def proof(self, cache_type: str = "Token") -> str:
+        """The token's hash, where answers differ by token."""
+        return hashlib.sha256(self.token.encode()).hexdigest() if cache_type == "Token" else ""
+
+
+def chosen_annotations(
+    attributes: TokenAttributes, annotations: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The annotations that a provider wants; None when a required one is missing. Pure.
+
+    An account says by its annotations that its pods pull with this provider: without them the
+    provider is not asked.
+    """
+    required = attributes.required_service_account_annotation_keys
+    if any(key not in annotations for key in required):
+        return None
+    wanted = (*required, *attributes.optional_service_account_annotation_keys)
+    return {key: annotations[key] for key in wanted if key in annotations}

@@ -1,0 +1,78 @@
+"""What providers answered, as long as it holds: by image, by registry or for all images. Pure.
+
+Times are arguments, in seconds of one steady clock. Must never do I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.images.providers.protocol import CacheKeyType, ProviderResponse
+
+MAX_ENTRIES = 1000
+
+Auths = Mapping[str, Mapping[str, object]]
+
+
+def registry_of(repository: str) -> str:
+    """Host and port of a repository name."""
+    return repository.partition("/")[0]
+
+
+@dataclass(slots=True)
+class _Kept:
+    auths: Auths = field(repr=False)
+    until: float
+
+
+class ResponseCache:
+    """Answers of one provider; ``scope`` tells service accounts apart."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, _Kept] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, repository: str, scope: Hashable, now: float) -> Auths | None:
+        """The answer that holds for an image, the narrowest first."""
+        for key_type in CacheKeyType:
+            kept = self._kept.get(_key(key_type, repository, scope))
+            if kept is not None and now <= kept.until:
+                return kept.auths
+        return None
+
+    def keep(
+        self,
+        response: ProviderResponse,
+        repository: str,
+        scope: Hashable,
+        *,
+        now: float,
+        default_seconds: float,
+    ) -> None:
+        """Remember an answer, if it may be kept at all."""
+        seconds = response.cache_seconds
+        seconds = default_seconds if seconds is None else seconds
+        if seconds <= 0:
+            return
+        if len(self._kept) >= MAX_ENTRIES:
+            self._make_room(now)
+        key = _key(response.cache_key_type, repository, scope)
+        self._kept[key] = _Kept(response.auths, now + seconds)
+
+    def _make_room(self, now: float) -> None:
+        for key in [key for key, kept in self._kept.items() if kept.until < now]:
+            del self._kept[key]
+        soonest = sorted(self._kept, key=lambda key: self._kept[key].until)
+        for key in soonest[: len(self._kept) - MAX_ENTRIES + 1]:
+            del self._kept[key]
+
+
+def _key(key_type: CacheKeyType, repository: str, scope: Hashable) -> Hashable:
+    if key_type is CacheKeyType.IMAGE:
+        return key_type, repository, scope
+    if key_type is CacheKeyType.REGISTRY:
+        return key_type, registry_of(repository), scope
+    return key_type, scope

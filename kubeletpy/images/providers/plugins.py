@@ -1,0 +1,56 @@
+"""All credential providers of a node: who is asked about an image, and whose answer comes first.
+
+A provider that fails costs a line in the log, never the pull. Must never log an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kubeletpy.images.credentials import Config, Keyring, Source
+from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.images.providers.provider import Provider
+from kubeletpy.images.registry_pattern import Repository
+from kubeletpy.pods.pod import Pod
+
+logger = logging.getLogger(__name__)
+
+
+class Plugins:
+    """The providers in their order."""
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self._providers = tuple(providers)
+
+    async def keyring(self, repository: str, pod: Pod) -> Keyring:
+        """What those that are responsible for a repository say, each asked at the same time."""
+        wanted = Repository.parse(repository)
+        asked = [provider for provider in self._providers if provider.fits(wanted)]
+        if not asked:
+            return Keyring(())
+        answers = await asyncio.gather(*(_ask(each, repository, pod) for each in asked))
+        return Keyring.sourced(answer for answer in answers if answer is not None)
+
+    async def close(self) -> None:
+        """End the programs that run."""
+        for provider in self._providers:
+            await provider.close()
+
+
+async def _ask(provider: Provider, repository: str, pod: Pod) -> tuple[Config, Source] | None:
+    try:
+        auths, source = await provider.auths(repository, pod)
+    except ProviderError as error:
+        logger.warning(
+            "no credentials from provider",
+            extra={
+                "provider": provider.name,
+                "image": repository,
+                "pod": pod.key,
+                "error": str(error),
+            },
+        )
+        return None
+    return {"auths": auths}, source

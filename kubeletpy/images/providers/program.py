@@ -1,0 +1,141 @@
+"""Run a provider's program once: the request on its stdin, the response on its stdout.
+
+It gets a session of its own, so that all it started can be ended with it; its time and its output
+are bounded. Must never log the request or the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.remote.errors import scrub
+
+TIMEOUT_S = 60.0
+MAX_OUTPUT = 1 << 20
+"""Bytes of stdout, and of stderr."""
+MAX_COMPLAINT = 1000
+"""Bytes of stderr that an error shows."""
+_STDOUT, _STDERR, _EXIT = 1, 2, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is run."""
+
+    path: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] | None = None
+    """On top of the agent's own environment."""
+
+
+class RunProgram(Protocol):
+    """Runs a program; :func:`run_program` does it for real."""
+
+    async def __call__(
+        self, program: Program, request: bytes, *, hidden: Sequence[str] = ()
+    ) -> bytes:
+        """Its stdout. Raises ProviderError."""
+        ...
+
+
+async def run_program(program: Program, request: bytes, *, hidden: Sequence[str] = ()) -> bytes:
+    """Run a program; what it wrote to stdout.
+
+    Args:
+        program: path, arguments, environment.
+        request: for its stdin.
+        hidden: texts that no error may show.
+
+    Raises:
+        ProviderError: it could not be started, failed, took too long or wrote too much.
+    """
+    try:
+        transport, conversation = await _start(program)
+    except OSError as error:
+        raise ProviderError(f"could not be started: {error.strerror}") from error
+    finished = False
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            _say(transport, request)
+            await conversation.ended
+        finished = True
+    except TimeoutError:
+        raise ProviderError(f"did not finish within {TIMEOUT_S:g} s") from None
+    finally:
+        if not finished:
+            _kill(transport)
+        transport.close()
+    code = transport.get_returncode()
+    if code:
+        said = conversation.texts[_STDERR][:MAX_COMPLAINT].decode(errors="replace")
+        said = scrub(said, hidden).strip()
+        how = f"exit status {code}" if code > 0 else f"signal {-code}"
+        raise ProviderError(f"{how}: {said}" if said else how)
+    return bytes(conversation.texts[_STDOUT])
+
+
+async def _start(program: Program) -> tuple[asyncio.SubprocessTransport, _Conversation]:
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(
+        loop.subprocess_exec(
+            _Conversation,
+            program.path,
+            *program.args,
+            env={**os.environ, **(program.env or {})},
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # half started, nobody could end it: it is a matter of a moment
+        with contextlib.suppress(OSError):
+            transport, _ = await starting
+            _kill(transport)
+            transport.close()
+        raise
+
+
+def _kill(transport: asyncio.SubprocessTransport) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+
+
+def _say(transport: asyncio.SubprocessTransport, request: bytes) -> None:
+    stdin = transport.get_pipe_transport(0)
+    assert isinstance(stdin, asyncio.WriteTransport), "it was asked for"
+    stdin.write(request)
+    stdin.close()  # once it is written; a program need not read it
+
+
+class _Conversation(asyncio.SubprocessProtocol):
+    """Collects what a program writes; over when it has exited and closed what it wrote to."""
+
+    def __init__(self) -> None:
+        self.texts = {_STDOUT: bytearray(), _STDERR: bytearray()}
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open = {_STDOUT, _STDERR, _EXIT}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        text = self.texts[fd]
+        text += data
+        if len(text) > MAX_OUTPUT and not self.ended.done():
+            self.ended.set_exception(ProviderError(f"wrote more than {MAX_OUTPUT} bytes"))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._close(fd)
+
+    def process_exited(self) -> None:
+        self._close(_EXIT)
+
+    def _close(self, what: int) -> None:
+        self._open.discard(what)
+        if not self._open and not self.ended.done():
+            self.ended.set_result(None)

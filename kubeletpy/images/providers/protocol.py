@@ -1,0 +1,119 @@
+"""What is said to a credential provider, and what it answers. Pure.
+
+CredentialProviderRequest and -Response of credentialprovider.kubelet.k8s.io v1, v1beta1 and
+v1alpha1 (KEP-2133; service account tokens in v1: KEP-4412). Must never show what an answer holds:
+errors say what is wrong with it, not what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kubeletpy.config.units import parse_duration
+
+_FIELDS = frozenset({"apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"})
+_LOGIN_FIELDS = frozenset({"username", "password"})
+
+
+class ProviderError(Exception):
+    """A provider gave no credentials; the text is fit for a log."""
+
+
+class CacheKeyType(StrEnum):
+    """For which images an answer holds."""
+
+    IMAGE = "Image"
+    REGISTRY = "Registry"
+    GLOBAL = "Global"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderResponse:
+    """An answer."""
+
+    auths: Mapping[str, Mapping[str, object]] = field(repr=False)
+    """Registry pattern -> {username, password}; an "auths" document."""
+    cache_key_type: CacheKeyType
+    cache_seconds: float | None
+    """How long it may be kept; None: the provider leaves that to its configuration."""
+
+
+def write_request(
+    api_version: str, image: str, token: str = "", annotations: Mapping[str, str] | None = None
+) -> bytes:
+    """The question.
+
+    Args:
+        api_version: the provider's.
+        image: repository, without tag and digest.
+        token: of the pod's service account; empty: none.
+        annotations: of that account, as far as the provider is to know them.
+    """
+    request: dict[str, Any] = {
+        "apiVersion": api_version,
+        "kind": "CredentialProviderRequest",
+        "image": image,
+    }
+    if token:
+        request["serviceAccountToken"] = token
+    if annotations:
+        request["serviceAccountAnnotations"] = dict(annotations)
+    return json.dumps(request).encode() + b"\n"
+
+
+def read_response(data: bytes, api_version: str) -> ProviderResponse:
+    """The answer, read strictly.
+
+    Raises:
+        ProviderError: it is none.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        # the decoder's own message and context quote the document, which holds passwords
+        raise ProviderError("the response is not JSON") from None
+    if not isinstance(document, dict):
+        raise ProviderError("the response is not a JSON object")
+    if document.get("kind") != "CredentialProviderResponse":
+        raise ProviderError("the response is not a CredentialProviderResponse")
+    if document.get("apiVersion") != api_version:
+        raise ProviderError(f"the response's apiVersion is not {api_version}, as was asked for")
+    if document.keys() - _FIELDS:
+        raise ProviderError("the response has fields that there are not")
+    try:
+        key_type = CacheKeyType(str(document.get("cacheKeyType")))
+    except ValueError:
+        raise ProviderError(
+            "the response's cacheKeyType is not Image, Registry or Global"
+        ) from None
+    return ProviderResponse(
+        _auths(document.get("auth")), key_type, _seconds(document.get("cacheDuration"))
+    )
+
+
+def _seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            return parse_duration(value)
+    except ValueError:
+        pass
+    raise ProviderError("the response's cacheDuration is not a duration such as 5m0s")
+
+
+def _auths(value: object) -> dict[str, Mapping[str, object]]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ProviderError("the response's auth is not an object")
+    for login in value.values():
+        if not isinstance(login, dict) or login.keys() - _LOGIN_FIELDS:
+            raise ProviderError("the response's auth holds what is not {username, password}")
+        if not all(isinstance(text, str) for text in login.values()):
+            raise ProviderError("the response's auth holds what is not text")
+    return value

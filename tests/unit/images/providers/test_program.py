@@ -1,0 +1,112 @@
+"""Running a provider's program: real scripts, well and badly behaved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.images.providers import program as module
+from kubeletpy.images.providers.program import Program, run_program
+from kubeletpy.images.providers.protocol import ProviderError
+
+
+def script(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "plugin"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+async def run(tmp_path: Path, text: str, *args: str, hidden: str = "", **env: str) -> str:
+    made = Program(str(script(tmp_path, text)), args, env)
+    return (await run_program(made, b'{"image": "x"}\n', hidden=(hidden,))).decode()
+
+
+async def failure(tmp_path: Path, text: str, hidden: str = "") -> str:
+    with pytest.raises(ProviderError) as caught:
+        await run(tmp_path, text, hidden=hidden)
+    return str(caught.value)
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state in "ZX"
+
+
+async def wait_gone(pid: int) -> None:
+    async with asyncio.timeout(5):
+        while not gone(pid):  # noqa: ASYNC110 - the end of a process that is not ours
+            await asyncio.sleep(0.01)
+
+
+async def test_stdin_arguments_and_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_AGENT", "kept")
+    monkeypatch.setenv("BOTH", "agent")
+    said = await run(
+        tmp_path, 'cat; echo "$1 $REGION $OF_THE_AGENT $BOTH"', "one", REGION="eu", BOTH="provider"
+    )
+    request, rest = said.splitlines()
+    assert json.loads(request) == {"image": "x"}
+    assert rest == "one eu kept provider"
+
+
+async def test_a_program_need_not_read(tmp_path: Path) -> None:
+    assert await run(tmp_path, "exec 0<&-; echo hello") == "hello\n"
+
+
+async def test_failures_say_why_but_no_token(tmp_path: Path) -> None:
+    told = await failure(
+        tmp_path, "echo half; echo cannot log in with to-ken >&2; exit 3", "to-ken"
+    )
+    assert told == "exit status 3: cannot log in with [redacted]"
+    assert await failure(tmp_path, "exit 4") == "exit status 4"
+    assert await failure(tmp_path, "kill -9 $$") == "signal 9"
+    long = await failure(tmp_path, "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1")
+    assert len(long) < 1100
+
+
+async def test_no_program(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match="could not be started: No such file"):
+        await run_program(Program(str(tmp_path / "none")), b"")
+    (tmp_path / "text").write_text("no program")
+    with pytest.raises(ProviderError, match="could not be started: Permission denied"):
+        await run_program(Program(str(tmp_path / "text")), b"")
+
+
+@pytest.mark.parametrize("stream", ["", ">&2"])
+async def test_too_much(tmp_path: Path, stream: str) -> None:
+    told = await failure(tmp_path, f"echo $$ > {tmp_path}/pid; cat /dev/zero {stream}")
+    assert told == "wrote more than 1048576 bytes"
+    await wait_gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    "text", ["sleep 1000 & echo $! > PID; wait", "sleep 1000 & echo $! > PID; exit 0"]
+)
+async def test_too_long_ends_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
+    told = await failure(tmp_path, text.replace("PID", f"{tmp_path}/pid"))
+    assert told == "did not finish within 0.5 s"
+    await wait_gone(int((tmp_path / "pid").read_text()))
+
+
+async def test_cancelled_ends_it_too(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    task = asyncio.create_task(run(tmp_path, f"sleep 1000 & echo $! > {fifo}; wait"))
+    pid = int(await asyncio.to_thread(fifo.read_text))
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    await wait_gone(pid)

@@ -1,0 +1,119 @@
+"""The words between the agent and a credential provider."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kubeletpy.images.providers.cache import MAX_ENTRIES, ResponseCache
+from kubeletpy.images.providers.protocol import (
+    CacheKeyType,
+    ProviderError,
+    ProviderResponse,
+    read_response,
+    write_request,
+)
+
+V1 = "credentialprovider.kubelet.k8s.io/v1"
+GOOD = {
+    "apiVersion": V1,
+    "kind": "CredentialProviderResponse",
+    "cacheKeyType": "Registry",
+    "cacheDuration": "5m0s",
+    "auth": {"*.reg.io": {"username": "me", "password": "hunter2"}},
+}
+
+
+def test_requests() -> None:
+    assert json.loads(write_request(f"{V1}beta1", "reg.io/a")) == {
+        "apiVersion": f"{V1}beta1",
+        "kind": "CredentialProviderRequest",
+        "image": "reg.io/a",
+    }
+    asked = json.loads(write_request(V1, "reg.io/a", "token", {"a": "b"}))
+    assert asked["serviceAccountToken"] == "token"
+    assert asked["serviceAccountAnnotations"] == {"a": "b"}
+
+
+def test_responses() -> None:
+    read = read_response(json.dumps(GOOD).encode(), V1)
+    assert read == ProviderResponse(GOOD["auth"], CacheKeyType.REGISTRY, 300.0)  # type: ignore[arg-type]
+    assert "hunter2" not in repr(read)
+    short = {**GOOD, "auth": None, "cacheDuration": None}
+    assert read_response(json.dumps(short).encode(), V1).auths == {}
+    assert read_response(json.dumps(short).encode(), V1).cache_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"kind": "Pod"}, "not a CredentialProviderResponse"),
+        ({"apiVersion": f"{V1}beta1"}, f"apiVersion is not {V1}"),
+        ({"hunter2": 1}, "fields that there are not"),
+        ({"cacheKeyType": None}, "cacheKeyType is not Image, Registry or Global"),
+        ({"cacheKeyType": "hunter2"}, "cacheKeyType is not Image, Registry or Global"),
+        ({"cacheDuration": "hunter2"}, "cacheDuration is not a duration"),
+        ({"cacheDuration": 5}, "cacheDuration is not a duration"),
+        ({"auth": ["hunter2"]}, "auth is not an object"),
+        ({"auth": {"r": "hunter2"}}, "auth holds what is not {username, password}"),
+        ({"auth": {"r": {"token": "hunter2"}}}, "auth holds what is not {username, password}"),
+        ({"auth": {"r": {"password": ["hunter2"]}}}, "auth holds what is not text"),
+    ],
+)
+def test_what_is_wrong_is_said_without_what_it_says(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        read_response(json.dumps({**GOOD, **change}).encode(), V1)
+    assert told in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"hunter2", b"[]", b"[" * 100_000, b"\xff"])
+def test_no_document(data: bytes) -> None:
+    with pytest.raises(ProviderError, match="the response is not"):
+        read_response(data, V1)
+
+
+def answer(key_type: str, seconds: float | None, name: str = "x") -> ProviderResponse:
+    return ProviderResponse({"r": {"username": name}}, CacheKeyType(key_type), seconds)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "found"),
+    [
+        ("Image", {"reg.io/a"}),
+        ("Registry", {"reg.io/a", "reg.io/b/c"}),
+        ("Global", {"reg.io/a", "reg.io/b/c", "other.io/a"}),
+    ],
+)
+def test_what_an_answer_is_kept_for(key_type: str, found: set[str]) -> None:
+    cache = ResponseCache()
+    cache.keep(answer(key_type, None), "reg.io/a", None, now=0, default_seconds=10)
+    names = ("reg.io/a", "reg.io/b/c", "other.io/a")
+    assert {name for name in names if cache.get(name, None, 10)} == found
+    assert not any(cache.get(name, None, 10.1) for name in names)
+    assert not any(cache.get(name, "an account", 0) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "default", "until"),
+    [(None, 10, 10), (5, 10, 5), (0, 10, -1), (None, 0, -1), (-5, 10, -1)],
+)
+def test_how_long(seconds: float | None, default: float, until: float) -> None:
+    cache = ResponseCache()
+    cache.keep(answer("Image", seconds), "reg.io/a", None, now=0, default_seconds=default)
+    assert bool(cache.get("reg.io/a", None, max(until, 0))) is (until > 0)
+    assert cache.get("reg.io/a", None, until + 0.1) is None
+
+
+def test_the_narrowest_answer_first_and_memory_is_bounded() -> None:
+    cache = ResponseCache()
+    for key_type in ("Global", "Registry", "Image"):
+        cache.keep(answer(key_type, 10, key_type), "reg.io/a", None, now=0, default_seconds=0)
+    assert cache.get("reg.io/a", None, 0) == {"r": {"username": "Image"}}
+    assert cache.get("reg.io/b", None, 0) == {"r": {"username": "Registry"}}
+    for number in range(MAX_ENTRIES + 50):
+        cache.keep(answer("Image", 100), f"reg.io/{number}", None, now=0, default_seconds=0)
+    assert len(cache) == MAX_ENTRIES
+    assert cache.get(f"reg.io/{MAX_ENTRIES + 49}", None, 0)
