@@ -21,6 +21,7 @@ from kubeletpy.server.debug.zpages import Program
 from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.tls import PairInUse
 
 if TYPE_CHECKING:
     from kubeletpy.agent import Agent
@@ -41,7 +42,7 @@ def server_settings(settings: KubeletSettings, flags: NodeFlags) -> ServerSettin
         client_ca=authentication.x509.client_ca_file,
         tls_min_version=settings.tls_min_version,
         tls_ciphers=settings.tls_cipher_suites,
-        certificate_dir=_certificate_dir(flags),
+        certificate_dir=certificate_dir(flags),
         access=AccessSettings(
             token_reviews=authentication.webhook.enabled,
             token_ttl=authentication.webhook.cache_ttl,
@@ -70,7 +71,7 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
     )
 
 
-def _certificate_dir(flags: NodeFlags) -> Path:
+def certificate_dir(flags: NodeFlags) -> Path:
     """--cert-dir; left as it is by default, the certificates live with everything else."""
     default = NodeFlags().cert_dir
     return Path(flags.root_dir) / "pki" if flags.cert_dir == default else Path(flags.cert_dir)
@@ -128,8 +129,16 @@ async def serve(
     *,
     settings: KubeletSettings,
     flags: NodeFlags,
+    serving_pair: PairInUse | None = None,
 ) -> None:
-    """Answer on the ports until the stack is closed. Raises ServerError."""
+    """Answer on the ports until the stack is closed.
+
+    Args:
+        serving_pair: gives the certificate in use; None: it is in files.
+
+    Raises:
+        ServerError: the files can't be used.
+    """
     parts = agent.parts
     view = NodeView(
         node_name=parts.node.name,
@@ -154,6 +163,7 @@ async def serve(
         SystemClock(),
         stack,
         node_ips=parts.node_ips,
+        serving_pair=serving_pair,
         program=Program(
             flags=flag_texts(settings, flags),
             started_at=SystemClock().now(),

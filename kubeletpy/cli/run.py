@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
         _check(loaded)
     except config.ConfigError as error:
         return fail(error)
-    if agent is None and loaded.node.kubeconfig:
+    if agent is None and loaded.node.kubeconfig and Path(loaded.node.kubeconfig).is_file():
         begin_loading(loaded.node.kubeconfig)
     return run(loaded, agent or _default_agent())
 
@@ -120,11 +120,12 @@ def _check(loaded: config.LoadedConfig) -> None:
         online_cpus=machine.online_cpus(),
     )
     path = loaded.node.kubeconfig
-    if path and not Path(path).is_file():
-        allowed = "no such file"
-        if loaded.node.bootstrap_kubeconfig:
-            allowed += "; making it with --bootstrap-kubeconfig is not supported"
-        problems.append(config.Problem("--kubeconfig", path, allowed))
+    bootstrap = loaded.node.bootstrap_kubeconfig
+    if path and not Path(path).is_file() and not bootstrap:
+        problems.append(config.Problem("--kubeconfig", path, "no such file"))
+    if bootstrap and not path:
+        allowed = "only with --kubeconfig, which names the file to write"
+        problems.append(config.Problem("--bootstrap-kubeconfig", bootstrap, allowed))
     if problems:
         raise config.ConfigError(problems)
 

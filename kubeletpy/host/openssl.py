@@ -62,13 +62,13 @@ class KeyPair:
 
 def make_authority(pair: KeyPair, name: str) -> None:
     """A new authority of that common name. Raises CertificateError, OSError."""
-    _make(pair, f"/CN={_plain(name)}", _CA_EXTENSIONS, None)
+    _make(pair, f"/CN={plain(name)}", _CA_EXTENSIONS, None)
 
 
 def make_self_signed(pair: KeyPair, name: str, alternatives: Sequence[str]) -> None:
     """A server certificate that vouches for itself; ``alternatives`` as in sign()."""
     usage = ("extendedKeyUsage=serverAuth", _alternatives(alternatives))
-    _make(pair, f"/CN={_plain(name)}", (*_LEAF_EXTENSIONS, *usage), None)
+    _make(pair, f"/CN={plain(name)}", (*_LEAF_EXTENSIONS, *usage), None)
 
 
 def sign(
@@ -93,7 +93,7 @@ def sign(
         extensions += ("extendedKeyUsage=serverAuth", _alternatives(server_alternatives))
     else:
         extensions += ("extendedKeyUsage=clientAuth",)
-    subject = (f"/O={_plain(organization)}" if organization else "") + f"/CN={_plain(name)}"
+    subject = (f"/O={plain(organization)}" if organization else "") + f"/CN={plain(name)}"
     _make(pair, subject, extensions, authority)
 
 
@@ -119,19 +119,19 @@ def _make(
         request = Path(scratch) / "made.csr"
         if authority is None:
             options = [part for text in extensions for part in ("-addext", text)]
-            _run(
+            run(
                 *("req", "-x509", *_NEW_KEY, "-days", _DAYS, "-subj", subject, *options),
                 *("-keyout", str(made.key), "-out", str(made.certificate)),
             )
         else:
-            _run(
+            run(
                 *("req", "-new", *_NEW_KEY, "-subj", subject),
                 *("-keyout", str(made.key), "-out", str(request)),
             )
             file = Path(scratch) / "extensions"
             file.write_text("\n".join(extensions) + "\n")
             serial = f"0x{os.urandom(16).hex()}"
-            _run(
+            run(
                 *("x509", "-req", "-in", str(request), "-CA", str(authority.certificate)),
                 *("-CAkey", str(authority.key), "-set_serial", serial, "-days", _DAYS),
                 *("-extfile", str(file), "-out", str(made.certificate)),
@@ -140,27 +140,34 @@ def _make(
 
 
 def _alternatives(names: Sequence[str]) -> str:
-    return "subjectAltName=" + ",".join(_plain(name) for name in names)
+    return "subjectAltName=" + ",".join(plain(name) for name in names)
 
 
-def _plain(name: str) -> str:
-    """A name that is no syntax for openssl."""
+def plain(name: str) -> str:
+    """A name that is no syntax for openssl. Raises CertificateError."""
     if not name or any(c in name for c in "/,=+\\\n\r\0\"'"):
         raise CertificateError(f"{name!r} can't stand in a certificate")
     return name
 
 
-def _run(*arguments: str) -> None:
-    done = _call(arguments)
+def run(*arguments: str, data: bytes = b"") -> bytes:
+    """Run openssl with some input; gives its output.
+
+    Raises:
+        CertificateError: openssl is missing, failed, or took too long.
+    """
+    done = _call(arguments, data)
     if done.returncode != 0:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise CertificateError(f"openssl {arguments[0]} failed: {' '.join(last)}")
+    return done.stdout
 
 
-def _call(arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def _call(arguments: Sequence[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(
             ["openssl", *arguments],
+            input=data,
             capture_output=True,
             timeout=_TIMEOUT_SECONDS,
             check=False,

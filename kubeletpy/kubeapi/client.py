@@ -52,7 +52,7 @@ class KubeClient:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Connection | None,
         *,
         reconnect: Callable[[], Awaitable[Connection]] | None = None,
         qps: float = 50,
@@ -61,8 +61,8 @@ class KubeClient:
         observe: Observe | None = None,
     ) -> None:
         """Args:
-        connection: where and as whom.
-        reconnect: gives fresh credentials after a 401.
+        connection: where and as whom; None: requests wait until ``renew_credentials`` knows.
+        reconnect: gives fresh credentials after a 401, and when asked to renew them.
         qps: requests a second (0: no limit); ``burst`` at once.
         timeout: seconds for one try of a request.
         observe: told (HTTP code or None, HTTP method, host, seconds) of each try.
@@ -107,7 +107,15 @@ class KubeClient:
     @property
     def host(self) -> str:
         """Base URL of the API server."""
-        return self._sessions.connection.host
+        return self._sessions.host
+
+    async def renew_credentials(self) -> None:
+        """Use fresh credentials for new connections; requests and watches under way go on.
+
+        Raises:
+            KubeconfigError: there are none; the old ones go on.
+        """
+        await self._sessions.renew()
 
     async def reset_connections(self) -> None:
         """Drop all connections: the next request opens a new one."""

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kubeletpy.host.openssl import KeyPair
+
 log = logging.getLogger(__name__)
 
 _LOADER = Path(__file__).with_name("kubeconfig_loader.py")
@@ -61,8 +63,19 @@ def begin_loading(path: str) -> None:
     _begun[path] = _start_loader(path)
 
 
-async def connect_kubeconfig(path: str) -> Connection:
+def stop_loading(path: str) -> None:
+    """What :func:`begin_loading` began is not wanted: the file is going to change."""
+    process = _begun.pop(path, None)
+    if process is not None:
+        process.kill()
+        process.communicate()
+
+
+async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> Connection:
     """Read a kubeconfig file's current context.
+
+    Args:
+        certificate: to come with, in place of all credentials that the file has.
 
     Raises:
         KubeconfigError: the file is missing or unusable, or its exec plugin gave no credentials.
@@ -76,7 +89,7 @@ async def connect_kubeconfig(path: str) -> Connection:
     assert process.stdout is not None
     try:
         answer = await asyncio.to_thread(process.stdout.readline, _MAX_ANSWER)
-        return _connection(path, answer)
+        return _connection(path, answer, certificate)
     except (OSError, *_MALFORMED) as error:
         raise KubeconfigError(f"kubeconfig {path}: {type(error).__name__}: {error}") from None
     except asyncio.CancelledError:
@@ -99,7 +112,7 @@ def _start_loader(path: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _connection(path: str, answer: bytes) -> Connection:
+def _connection(path: str, answer: bytes, certificate: KeyPair | None) -> Connection:
     """What the loader's answer means; while the loader waits, the files it names are there."""
     if not answer:
         raise KubeconfigError(f"kubeconfig {path}: the loader failed; its own output says why")
@@ -108,6 +121,9 @@ def _connection(path: str, answer: bytes) -> Connection:
         log.warning("kubeconfig", extra={"path": path, "said": line})
     if "error" in found:
         raise KubeconfigError(f"kubeconfig {path}: {found['error']}")
+    if certificate is not None:
+        files = {"cert_file": str(certificate.certificate), "key_file": str(certificate.key)}
+        found |= {**files, "authorization": ""}
     host: str = found["host"].rstrip("/")
     token: str = found["authorization"]
     if found["exec_plugin"] and not token and not found["cert_file"]:

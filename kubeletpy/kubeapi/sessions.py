@@ -10,6 +10,7 @@ import logging
 import platform
 import socket
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +30,9 @@ USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machin
 _MAX_CONNECTIONS = 4096
 """A watch holds one as long as it lasts, and pods have a watch for each object they are made of."""
 _IDLE_SECONDS = 60
+RETIRED_S = 630.0
+"""What is under way with old credentials may last so long: a watch lasts ten minutes at most."""
+_MAX_RETIRED = 4
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -45,11 +49,16 @@ class Sessions:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Connection | None,
         reconnect: Callable[[], Awaitable[Connection]] | None,
         observe: Observe | None,
     ) -> None:
-        self.connection = connection
+        """``connection`` None: requests wait until ``renew`` has found credentials."""
+        self._connection = connection
+        self._known = asyncio.Event()
+        if connection is not None:
+            self._known.set()
+        self._retired: deque[aiohttp.ClientSession] = deque()
         self._reconnect = reconnect
         self._observe = observe
         self._session: aiohttp.ClientSession | None = None
@@ -71,15 +80,16 @@ class Sessions:
         Raises:
             Unavailable: no answer.
         """
-        session = self._current()
+        connection = self._connection or await self._credentials(timeout)
+        session = self._current(connection)
         extra: dict[str, Any] = {}
-        if self.connection.server_hostname:
-            extra["server_hostname"] = self.connection.server_hostname
-        if self.connection.proxy:
-            extra["proxy"] = self.connection.proxy
-        if self.connection.authorization:
-            headers = {**headers, "Authorization": self.connection.authorization}
-        url = yarl.URL(self.connection.host + path, encoded=True)
+        if connection.server_hostname:
+            extra["server_hostname"] = connection.server_hostname
+        if connection.proxy:
+            extra["proxy"] = connection.proxy
+        if connection.authorization:
+            headers = {**headers, "Authorization": connection.authorization}
+        url = yarl.URL(connection.host + path, encoded=True)
         started = time.perf_counter()
         code: int | None = None
         try:
@@ -95,18 +105,32 @@ class Sessions:
             code = response.status
             return response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            where = f"{method} {self.connection.host}{path.partition('?')[0]}"
+            where = f"{method} {connection.host}{path.partition('?')[0]}"
             raise errors.Unavailable(f"{where}: {str(error) or type(error).__name__}") from error
         finally:
             if self._observe is not None:
                 self._observe(code, method, url.host or "", time.perf_counter() - started)
 
-    def _current(self) -> aiohttp.ClientSession:
+    @property
+    def host(self) -> str:
+        """Base URL of the API server; empty while there are no credentials."""
+        return "" if self._connection is None else self._connection.host
+
+    async def _credentials(self, timeout: aiohttp.ClientTimeout) -> Connection:
+        try:
+            async with asyncio.timeout(timeout.sock_connect or timeout.total):
+                await self._known.wait()
+        except TimeoutError:
+            raise errors.Unavailable("there are no credentials for the API yet") from None
+        assert self._connection is not None, "the event says so"
+        return self._connection
+
+    def _current(self, connection: Connection) -> aiohttp.ClientSession:
         if self._closed:
             raise errors.Unavailable("the client is closed")
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                ssl=self.connection.ssl or True,
+                ssl=connection.ssl or True,
                 limit=_MAX_CONNECTIONS,
                 keepalive_timeout=_IDLE_SECONDS,
                 socket_factory=_new_socket,
@@ -135,12 +159,40 @@ class Sessions:
                 return False
             self._reloaded_at = now
             try:
-                self.connection = await self._reconnect()
+                await self._reconnected()
             except KubeconfigError as error:
                 logger.warning("credentials not renewed", extra={"error": str(error)})
                 return False
             await self.reset()
             return True
+
+    async def renew(self) -> None:
+        """Take new credentials for new connections; what is under way ends where it is.
+
+        Raises:
+            KubeconfigError: there are none; the old ones go on.
+        """
+        if self._reconnect is None:
+            return
+        async with self._reloading:
+            await self._reconnected()
+            self._reloaded_at = asyncio.get_running_loop().time()
+            session, self._session = self._session, None
+            if session is not None:
+                self._retired.append(session)
+                asyncio.get_running_loop().call_later(RETIRED_S, self._let_go, session)
+            while len(self._retired) > _MAX_RETIRED:
+                await self._retired.popleft().close()
+
+    async def _reconnected(self) -> None:
+        assert self._reconnect is not None, "asked only when there is a way"
+        self._connection = await self._reconnect()
+        self._known.set()
+
+    def _let_go(self, session: aiohttp.ClientSession) -> None:
+        if session in self._retired:
+            self._retired.remove(session)
+            asyncio.get_running_loop().create_task(session.close())
 
     async def reset(self) -> None:
         """Drop the session; requests under way in it fail."""
@@ -151,6 +203,8 @@ class Sessions:
     async def close(self) -> None:
         """Drop the session for good."""
         self._closed = True
+        while self._retired:
+            await self._retired.popleft().close()
         await self.reset()
 
 

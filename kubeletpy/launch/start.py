@@ -16,23 +16,30 @@ from kubeletpy.cgroups.setup import set_up
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
-from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.launch.errors import LaunchError
+from kubeletpy.launch.identity import join
 from kubeletpy.launch.image_credentials import make_providers, open_pull_records
-from kubeletpy.launch.node import KUBELET_VERSION, find_node_ips, node_options, shutdown_periods
+from kubeletpy.launch.node import (
+    KUBELET_VERSION,
+    find_node_ips,
+    node_name,
+    node_options,
+    shutdown_periods,
+)
 from kubeletpy.launch.pods import (
     container_gc_policy,
     host_dns,
     image_gc_policy,
     pull_settings,
+    resize_rules,
     runtime_settings,
     static_pods,
 )
 from kubeletpy.launch.runtime import mount_features, wait_for_runtime
 from kubeletpy.launch.service_accounts import ClusterAccounts
+from kubeletpy.launch.serving_certificate import serving_certificate
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
-    resize_rules,
 from kubeletpy.node.facts import read_machine_facts
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
@@ -78,7 +85,8 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     )
     stack.push_async_callback(runtime.close)
     ports = _bind_ports(settings, flags, stack)
-    client = await _kube_client(settings, flags, metrics, stack)
+    identity = await join(settings, flags, node_name(flags, facts), metrics, stack)
+    client = identity.client if identity else None
     info = await wait_for_runtime(runtime)
     node_ips = await find_node_ips(flags, facts)
     options = node_options(settings, flags, facts)
@@ -110,6 +118,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         metrics=metrics.volumes,
     )
     stack.push_async_callback(surroundings.close)
+    runtime_rules = runtime_settings(settings, flags, facts, node_ips, kernel)
     parts = AgentParts(
         runtime=runtime,
         images=runtime,
@@ -119,7 +128,6 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         facts=facts,
         node_ips=node_ips,
         runtime_info=info,
-    runtime_rules = runtime_settings(settings, flags, facts, node_ips, kernel)
         kube_api=client,
         heartbeat_api=client and client.limited(qps=0, burst=0, timeout=_heartbeat_s(settings)),
         events_api=client
@@ -162,11 +170,21 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         on_connection=runtime.add_listener,
     )
     agent = Agent(parts)
+    agent.companions += identity.tasks if identity else []
+    serving_pair = await serving_certificate(agent, settings, flags, client)
     await _serve_health(settings, agent, stack)
     serving.rotate_logs(agent, settings, stack)
     if ports is not None:
         try:
-            await serving.serve(ports, agent, settings, flags, client, stack)
+            await serving.serve(
+                ports,
+                agent,
+                client,
+                stack,
+                settings=settings,
+                flags=flags,
+                serving_pair=serving_pair,
+            )
         except ServerError as error:
             raise LaunchError(str(error)) from error
     await agent.explain.start()
@@ -200,22 +218,6 @@ def _make_root(root: Path) -> None:
             "mountPropagation of hostPath volumes there does nothing",
             extra={"directory": str(root), "why": str(error)},
         )
-
-
-async def _kube_client(
-    settings: KubeletSettings, flags: NodeFlags, metrics: Metrics, stack: AsyncExitStack
-) -> KubeClient | None:
-    if not flags.kubeconfig:
-        log.warning("no --kubeconfig: only static pods are run, and nothing is reported")
-        return None
-    client = await KubeClient.from_kubeconfig(
-        flags.kubeconfig,
-        qps=settings.kube_api_qps,
-        burst=settings.kube_api_burst,
-        observe=metrics.rest_client.request_done,
-    )
-    stack.push_async_callback(client.close)
-    return client
 
 
 def _heartbeat_s(settings: KubeletSettings) -> float:

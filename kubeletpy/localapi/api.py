@@ -14,6 +14,7 @@ from pathlib import Path
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.host import private_files
 from kubeletpy.localapi import certificates, kubeconfig
+from kubeletpy.localapi.csr_controller import LIFETIME_S, CertificateController
 from kubeletpy.localapi.node_lifecycle import NodeLifecycle
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, Caller, node_caller
@@ -70,6 +71,7 @@ class LocalApi:
         port: to listen on; 0 for a free one.
         strict: refuse what a real cluster's Node authorizer and NodeRestriction would.
         service_account_volumes: mount service account tokens into pods.
+        certificate_lifetime: of what is signed for nodes, seconds at most.
         clock: the time of day.
     """
 
@@ -82,6 +84,7 @@ class LocalApi:
         host: str = "127.0.0.1",
         strict: bool = True,
         service_account_volumes: bool = False,
+        certificate_lifetime: float = LIFETIME_S,
         clock: Clock | None = None,
     ) -> None:
         self._dir = data_dir
@@ -93,7 +96,9 @@ class LocalApi:
         self._store: Store | None = None
         self._server: Server | None = None
         self._expiry: asyncio.TimerHandle | None = None
-        self._controllers: list[Scheduler | NodeLifecycle] = []
+        self._lifetime = certificate_lifetime
+        self._controllers: list[Scheduler | NodeLifecycle | CertificateController] = []
+        self._certificates: CertificateController
         self.registry: Registry
 
     async def start(self) -> Endpoint:
@@ -126,7 +131,12 @@ class LocalApi:
         admin, node = _token(self._dir / "admin.token"), _token(self._dir / "node.token")
         callers = {admin: ADMIN, node: node_caller(self._node_name)}
         self.registry.static_tokens = StaticTokens(callers)
-        self._controllers = [NodeLifecycle(self.registry), Scheduler(self.registry)]
+        self._certificates = CertificateController(self.registry, tls.authority, self._lifetime)
+        self._controllers = [
+            NodeLifecycle(self.registry),
+            Scheduler(self.registry),
+            self._certificates,
+        ]
         for controller in self._controllers:
             controller.start()
         self._server = Server(self.registry, tls.server_context(), tls.client_context())
@@ -143,6 +153,7 @@ class LocalApi:
 
     def _expire(self) -> None:
         self.registry.expire_events()
+        self._certificates.expire()
         self._expiry = asyncio.get_running_loop().call_later(_EXPIRE_SECONDS, self._expire)
 
     async def stop(self) -> None:

@@ -57,6 +57,7 @@ class Request:
 
 
 _READ = ("get", "list", "watch")
+_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _REVIEWS = (
     "tokenreviews.authentication.k8s.io",
     "subjectaccessreviews.authorization.k8s.io",
@@ -74,6 +75,8 @@ def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool)
         return None
     if caller.node_name:
         return authorize_node(caller, request, lookup) if strict else None
+    if caller.is_joining and request.resource == _REQUESTS:
+        return _RULES[_REQUESTS](caller.user, request, lookup)
     return "only administrators and nodes have permissions here (there is no RBAC)"
 
 
@@ -242,6 +245,6 @@ _RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
     "volumeattachments.storage.k8s.io": _allow("get"),
     "events": _allow("create", "update", "patch"),
     "events.events.k8s.io": _allow("create", "update", "patch"),
-    "certificatesigningrequests.certificates.k8s.io": _allow("create", *_READ),
+    _REQUESTS: _allow("create", *_READ),
     **{review: _allow("create") for review in _REVIEWS},
 }

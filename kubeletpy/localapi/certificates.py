@@ -28,12 +28,14 @@ class Certificates:
 
     Attributes:
         ca: the authority's certificate.
+        authority: the same with its key: signs what the cluster's requests ask for.
         certificate, key: of the API's server.
         client: as whom the API comes to the node's server.
         node: for the node's server; valid for the node's name and loopback.
     """
 
     ca: Path
+    authority: KeyPair
     certificate: Path
     key: Path
     client: KeyPair
@@ -44,10 +46,12 @@ class Certificates:
         return self.ca.read_text()
 
     def server_context(self) -> ssl.SSLContext:
-        """For the server. Raises OSError or ssl.SSLError."""
+        """For the server: clients may come with a certificate. Raises OSError or ssl.SSLError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.certificate, self.key)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(str(self.ca))
         return context
 
     def client_context(self) -> ssl.SSLContext:
@@ -74,7 +78,9 @@ def ensure(directory: Path, node_name: str) -> Certificates:
     server, client, node = (
         KeyPair.named(directory, name) for name in ("server", "kubelet-client", "kubelet-server")
     )
-    found = Certificates(authority.certificate, server.certificate, server.key, client, node)
+    found = Certificates(
+        authority.certificate, authority, server.certificate, server.key, client, node
+    )
     pairs = (server, client, node)
     if all(pair.loads() for pair in pairs) and (
         openssl.verifies(authority.certificate, *(pair.certificate for pair in pairs))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.localapi import errors, kinds, tokens
+from kubeletpy.localapi import bootstrap_tokens, errors, kinds, tokens
 from kubeletpy.localapi.auth import Request, authorize
 from kubeletpy.localapi.requests import Caller
 from kubeletpy.localapi.resources import ResourceInfo, find
@@ -112,6 +112,9 @@ class Cluster:
         if caller is not None:
             return caller, {}
         now = self.clock.now()
+        if bootstrap_tokens.looks_like_one(token):
+            joining = bootstrap_tokens.caller(token, self.find, now)
+            return None if joining is None else (joining, {})
         return tokens.account_caller(self.store, self.signer, token, now, audiences)
 
     def stored(self, info: ResourceInfo, namespace: str, name: str) -> JSON:

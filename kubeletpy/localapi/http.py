@@ -15,7 +15,14 @@ from typing import Any
 from aiohttp import web
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi import bodies, documents, errors, negotiation, paths
+from kubeletpy.localapi import (
+    bodies,
+    client_certificates,
+    documents,
+    errors,
+    negotiation,
+    paths,
+)
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.node_metrics import NodeMetrics
 from kubeletpy.localapi.node_proxy import NodeProxy
@@ -80,6 +87,11 @@ class Handler:
         return await self._resource(request, caller, route)
 
     def _authenticate(self, request: web.Request) -> Caller:
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        known = client_certificates.caller(certificate, self._registry.clock.now())
+        if known is not None:
+            return known
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         found = None
         if kind.lower() == "bearer" and token.strip():
@@ -116,9 +128,7 @@ class Handler:
         status, answer = self._write(request, caller, route, body, options)
         return self._object(request, form, route, answer, status=status, warnings=options.warnings)
 
-    async def _read_metrics(
-        self, request: web.Request, caller: Caller, route: paths.Route
-    ) -> JSON:
+    async def _read_metrics(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
         if self._metrics is None:
             raise errors.unavailable("this API has no way to its nodes")
         query = request.query

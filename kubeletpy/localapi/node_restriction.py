@@ -1,11 +1,17 @@
-"""What a node may change: the NodeRestriction admission's rules as pure functions.
+"""What a node may change: the NodeRestriction admission's rules as functions.
 
 Source: docs/reference, "What a node may do". Each returns the reason of a refusal, or None.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+
 from kubeletpy.api.types import JSON
+from kubeletpy.host import x509
+from kubeletpy.host.openssl import CertificateError
+from kubeletpy.localapi.csr_rules import SIGNERS
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _OWN_LABELS = frozenset(
@@ -63,6 +69,25 @@ def check_node(node_name: str, new: JSON, old: JSON | None) -> str | None:
         after = (new.get("spec") or {}).get("taints") or []
         if after != ((old.get("spec") or {}).get("taints") or []):
             return f'node "{node_name}" is not allowed to modify taints'
+    return None
+
+
+def check_certificate_request(node_name: str, request: JSON) -> str | None:
+    """Creating a CertificateSigningRequest: a node asks for itself only.
+
+    The signers of nodes only; who another request is for does not matter.
+    """
+    spec = request.get("spec") or {}
+    if spec.get("signerName") not in SIGNERS:
+        return None
+    try:
+        names = x509.read_request(base64.b64decode(str(spec.get("request") or "")))
+    except (binascii.Error, ValueError, CertificateError):
+        return "unable to parse csr"
+    if names.common_name != f"system:node:{node_name}":
+        return (
+            f'can only create a node CSR with CN=system:node:{node_name}, not "{names.common_name}"'
+        )
     return None
 
 

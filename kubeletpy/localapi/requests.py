@@ -14,6 +14,7 @@ from kubeletpy.localapi.resources import ResourceInfo
 NODE_USER_PREFIX = "system:node:"
 NODES_GROUP = "system:nodes"
 ADMIN_GROUP = "system:masters"
+BOOTSTRAP_GROUP = "system:bootstrappers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Caller:
     def is_admin(self) -> bool:
         """Whether everything is allowed."""
         return ADMIN_GROUP in self.groups
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether it has a bootstrap token."""
+        return BOOTSTRAP_GROUP in self.groups
 
     @property
     def node_name(self) -> str:

@@ -125,6 +125,8 @@ class Writer:
             refused = node_restriction.check_node(
                 node, {**obj, "spec": {**obj["spec"], "taints": plain}}, None
             )
+        elif info.plural == "certificatesigningrequests":
+            refused = node_restriction.check_certificate_request(node, obj)
         if refused:
             raise errors.forbidden(info.plural, obj["metadata"]["name"], refused, info.group)
 

@@ -5,6 +5,7 @@ Built once per agent and handed to its parts; nothing here is global.
 
 from __future__ import annotations
 
+from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.exposition import render
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.http import HttpMetrics
@@ -15,8 +16,8 @@ from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
 from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics
-from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.resizes import ResizeMetrics
+from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
 from kubeletpy.metrics.volumes import VolumeMetrics
 
@@ -42,6 +43,7 @@ class Metrics:
         self.process = ProcessMetrics(families)
         self.resizes = ResizeMetrics(families)
         self.hooks = HookMetrics(families)
+        self.certificates = CertificateMetrics(families)
         apart = Families()
         self.probe_registry = apart.registry
         self.probes = ProbeMetrics(apart)

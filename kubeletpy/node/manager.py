@@ -69,6 +69,8 @@ class NodeManager:
         self._images_at = float("-inf")
         self._written_at = float("-inf")
         self._boot_id = ""
+        self.on_answer: Callable[[], None] = lambda: None
+        """Called each time that the API has shown us the node."""
         self.registered = asyncio.Event()
         """Set once the API has the node."""
 
@@ -171,6 +173,7 @@ class NodeManager:
     def _remember(self, node: JSON) -> None:
         self._node = cast(api.Node, node)
         self._boot_id = (self._node.get("status") or {}).get("nodeInfo", {}).get("bootID", "")
+        self.on_answer()
 
     async def _write_status(self) -> None:
         assert self._node is not None, "status is written after registration"

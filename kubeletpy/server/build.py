@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.clock import Clock
-from kubeletpy.host.openssl import CertificateError
+from kubeletpy.host.openssl import CertificateError, KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects
@@ -28,7 +28,7 @@ from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.streaming.handlers import StreamHandlers
 from kubeletpy.server.streaming.link import RuntimeLink
-from kubeletpy.server.tls import ServingTls, TlsFiles, self_signed
+from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
 
 log = logging.getLogger(__name__)
 
@@ -91,15 +91,18 @@ class Ports:
         stack: AsyncExitStack,
         *,
         node_ips: Sequence[str],
+        serving_pair: PairInUse | None = None,
         program: Program,
     ) -> None:
         """Answer on the ports until the stack is closed.
 
         Raises:
             ServerError: certificate, key or client authority can't be used.
+
+        With ``serving_pair`` clients are refused while it has none.
         """
         settings = self._settings
-        tls = await asyncio.to_thread(self._tls, view.node_name, node_ips)
+        tls = await asyncio.to_thread(self._tls, view.node_name, node_ips, serving_pair)
         access = Access(api, view.node_name, settings.access)
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
@@ -131,17 +134,19 @@ class Ports:
             stack.push_async_callback(read_only.close)
             await read_only.start(self._read_only, None)
 
-    def _tls(self, node_name: str, node_ips: Sequence[str]) -> ServingTls:
+    def _tls(
+        self, node_name: str, node_ips: Sequence[str], serving_pair: PairInUse | None
+    ) -> ServingTls:
         settings = self._settings
         certificate, key = Path(settings.certificate), Path(settings.key)
         try:
-            if not settings.certificate:
+            if serving_pair is None and not settings.certificate:
                 pair = self_signed(settings.certificate_dir, node_name, node_ips)
                 certificate, key = pair.certificate, pair.key
-            files = TlsFiles(
-                certificate, key, Path(settings.client_ca) if settings.client_ca else None
-            )
-            return ServingTls(files, settings.tls_min_version, settings.tls_ciphers)
+            client_ca = Path(settings.client_ca) if settings.client_ca else None
+            pair = KeyPair(certificate, key)
+            in_use = serving_pair or (lambda: pair)
+            return ServingTls(in_use, client_ca, settings.tls_min_version, settings.tls_ciphers)
         except (OSError, ssl.SSLError, CertificateError) as error:
             named = f"{certificate}, {key}" + (
                 f", {settings.client_ca}" if settings.client_ca else ""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,9 @@ VERSIONS = {
 _SELF_SIGNED = "kubelet"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files; ``client_ca`` None: no client certificate is asked for."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
+PairInUse = Callable[[], KeyPair | None]
+"""Gives the certificate to serve with now; None: there is none, and clients are refused."""
+_REFUSAL = ssl.AlertDescription.ALERT_DESCRIPTION_INTERNAL_ERROR
 
 
 def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> KeyPair:
@@ -57,16 +52,30 @@ def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> Ke
 class ServingTls:
     """The SSL context to listen with (``context``); it follows the files."""
 
-    def __init__(self, files: TlsFiles, min_version: str = "", ciphers: Sequence[str] = ()) -> None:
-        """Raises OSError or ssl.SSLError when the files can't be used."""
-        self._files = files
+    def __init__(
+        self,
+        pair: PairInUse,
+        client_ca: Path | None = None,
+        min_version: str = "",
+        ciphers: Sequence[str] = (),
+    ) -> None:
+        """Args:
+            pair: asked when a client connects.
+            client_ca: PEM file; None: no client certificate is asked for.
+
+        Raises:
+            OSError, ssl.SSLError: the files can't be used.
+        """
+        self._pair = pair
+        self._client_ca = client_ca
         self._minimum = VERSIONS[min_version]
         self._ciphers = openssl_names(ciphers)
-        self._seen = self._look()
-        self.context = self._current = self._load()
+        found = pair()
+        self._seen = self._look(found)
+        self.context = self._current = self._load(found)
         self.context.sni_callback = self._greet
 
-    def _load(self) -> ssl.SSLContext:
+    def _load(self, pair: KeyPair | None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
         # a resumed session would not be judged by a new authority
@@ -74,30 +83,36 @@ class ServingTls:
         context.num_tickets = 0
         if self._ciphers:
             context.set_ciphers(self._ciphers)
-        context.load_cert_chain(self._files.certificate, self._files.key)
-        if self._files.client_ca is not None:
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        if self._client_ca is not None:
             context.verify_mode = ssl.CERT_OPTIONAL
-            context.load_verify_locations(str(self._files.client_ca))
+            context.load_verify_locations(str(self._client_ca))
         return context
 
-    def _greet(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
-        seen = self._look()
+    def _greet(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        pair = self._pair()
+        if pair is None:
+            return _REFUSAL
+        seen = self._look(pair)
         if seen != self._seen:
             self._seen = seen
             try:
-                self._current = self._load()
+                self._current = self._load(pair)
             except (OSError, ssl.SSLError) as error:
                 log.warning(
                     "the new serving certificate or client authority can't be used; "
                     "the old one goes on",
-                    extra={"why": str(error), "certificate": str(self._files.certificate)},
+                    extra={"why": str(error), "certificate": str(pair.certificate)},
                 )
         if self._current is not self.context:
             connection.context = self._current
+        return None
 
-    def _look(self) -> tuple[tuple[int, int] | None, ...]:
-        paths = [self._files.certificate, self._files.key, self._files.client_ca]
-        return tuple(_stamp(path) for path in paths if path is not None)
+    def _look(self, pair: KeyPair | None) -> tuple[tuple[int, int] | None, ...]:
+        paths = [] if pair is None else [pair.certificate, pair.key]
+        paths += [] if self._client_ca is None else [self._client_ca]
+        return tuple(_stamp(path) for path in paths)
 
 
 def openssl_names(suites: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.api import Endpoint, LocalApi
+from kubeletpy.localapi.csr_controller import LIFETIME_S
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, DeleteOptions
@@ -23,6 +24,8 @@ class ApiServer:
 
     def __init__(self, directory: Path, node_name: str) -> None:
         self.port = free_port()
+        self.certificate_lifetime = LIFETIME_S
+        """Seconds, of what is signed for nodes after the next start."""
         self._directory = directory
         self._node_name = node_name
         self.endpoint: Endpoint
@@ -95,7 +98,12 @@ class ApiServer:
 
     def _make_here(self) -> LocalApi:
         async def make() -> LocalApi:
-            return LocalApi(self._directory, self._node_name, port=self.port)
+            return LocalApi(
+                self._directory,
+                self._node_name,
+                port=self.port,
+                certificate_lifetime=self.certificate_lifetime,
+            )
 
         return self._await(make())
 

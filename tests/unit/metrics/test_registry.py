@@ -209,6 +209,8 @@ def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
         "kubelet_evented_pleg_connection_error_count",
         "kubelet_evented_pleg_connection_success_count",
         "kubelet_preemptions",
+        "kubelet_certificate_manager_client_expiration_renew_errors",
+        "kubelet_server_expiration_renew_errors",
     }
     complaints = ran.stderr.decode().splitlines()
     assert [line for line in complaints if line.split()[0] not in odd] == []

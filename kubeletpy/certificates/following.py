@@ -1,0 +1,94 @@
+"""Tells when files of credentials have changed, whoever changed them.
+
+inotify says that something happened nearby, the files' stamps say whether it matters; a look now
+and then makes certain. Must never read what is in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from kubeletpy.host.inotify import DirectoryWatch
+from kubeletpy.kubeapi.credentials import KubeconfigError
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 60.0
+SETTLE_S = 0.2
+"""Who writes a certificate and then its key gets so long between the two."""
+
+Stamps = dict[Path, tuple[int, int] | None]
+
+
+class FileFollower:
+    """Follows a few files.
+
+    Args:
+        paths: which; asked again after each change, as one file may name the others. May raise
+            KubeconfigError: the ones before are followed on.
+        changed: told of a change; when it raises KubeconfigError, it is told again later.
+    """
+
+    def __init__(
+        self, paths: Callable[[], Iterable[Path]], changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._paths = paths
+        self._changed = changed
+        self._followed: list[Path] = []
+        self._watches: dict[Path, DirectoryWatch] = {}
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            for watch in self._watches.values():
+                watch.close()
+
+    async def _follow(self) -> None:
+        seen: Stamps | None = await asyncio.to_thread(self._look)
+        while True:
+            self._watch_directories()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._woken.wait()
+                    await asyncio.sleep(SETTLE_S)
+            self._woken.clear()
+            found = await asyncio.to_thread(self._look)
+            if found == seen:
+                continue
+            try:
+                await self._changed()
+                seen = found
+            except KubeconfigError as error:
+                seen = None
+                log.warning(
+                    "changed credentials can't be used; the old ones go on",
+                    extra={"why": str(error)},
+                )
+
+    def _look(self) -> Stamps:
+        with contextlib.suppress(KubeconfigError):
+            self._followed = list(self._paths())
+        return {path: _stamp(path) for path in self._followed}
+
+    def _watch_directories(self) -> None:
+        wanted = {path.parent for path in self._followed}
+        for directory in wanted:
+            watch = self._watches.setdefault(directory, DirectoryWatch(directory, self._woken.set))
+            watch.start()
+        for directory in self._watches.keys() - wanted:
+            self._watches.pop(directory).close()
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino

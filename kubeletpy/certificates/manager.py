@@ -1,0 +1,286 @@
+"""Keeps one certificate of the node valid: asks for it, stores it, renews it before it ends.
+
+What is in use is :attr:`CertificateManager.current`; whoever uses it is told of a new one. Failures
+are retried for ever with a backoff; must never give up a certificate that is still valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from kubeletpy.certificates.issuing import Issued, NotIssued, issue
+from kubeletpy.certificates.rotation import CLIENT_LOST_S, rotation_deadline, unsatisfied
+from kubeletpy.certificates.store import CertificateStore, StoredPair, stamp_of
+from kubeletpy.clock import Clock
+from kubeletpy.host import x509
+from kubeletpy.host.openssl import CertificateError
+from kubeletpy.host.x509 import Names
+from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized
+from kubeletpy.kubeapi.protocol import KubeApi
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S, LAST_RETRY_S = 2.0, 32.0
+JITTER = 0.1
+LEAST_USE = 0.5
+"""Of what is left of a new certificate's life, that much is used in any case."""
+LONGEST_WAIT_S = 3600.0
+"""A deadline is a time of day, and clocks get set: look again that often."""
+
+
+class CertificateLost(Exception):
+    """There is no valid client certificate, and the API does not give us a new one."""
+
+
+class _NamesChanged(Exception):
+    """What was asked for is not wanted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a certificate is for.
+
+    Attributes:
+        name: for the log.
+        signer: who signs it.
+        vital: without it the agent can do nothing: ends the agent when it is lost for good.
+        first_prefix: of the names of requests while there is no certificate.
+        failed: told of each failure.
+        replaced: told how many seconds the previous certificate had been valid.
+    """
+
+    name: str
+    signer: str
+    vital: bool = False
+    first_prefix: str = "csr-"
+    failed: Callable[[], None] = lambda: None
+    replaced: Callable[[float], None] = lambda seconds: None
+
+
+class CertificateManager:
+    """One certificate. Make it inside a running event loop, then ``load``, then ``run``.
+
+    Args:
+        names: what the certificate should say now; None: nothing can be asked for yet.
+        api: a connection to ask with, given whether the current certificate is valid.
+        on_change: told when ``current`` has changed.
+    """
+
+    def __init__(
+        self,
+        purpose: Purpose,
+        store: CertificateStore,
+        clock: Clock,
+        *,
+        names: Callable[[], Names | None],
+        api: Callable[[bool], AbstractAsyncContextManager[KubeApi]],
+        on_change: Callable[[], Awaitable[None]] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._purpose = purpose
+        self._store = store
+        self._clock = clock
+        self._names = names
+        self._api = api
+        self._on_change = on_change
+        self._rng = rng or random.Random()
+        self._pair: StoredPair | None = None
+        self._deadline = 0.0
+        self._renew_now = False
+        self._poked = asyncio.Event()
+        self._available_at = clock.now()
+        self._answered: Names | None = None
+        """What the current certificate is the answer to: asking for it again gives no more."""
+        self._server_answers = False
+
+    @property
+    def current(self) -> StoredPair | None:
+        """The pair in use; None when there is none or it has ended."""
+        pair = self._pair
+        if pair is None or self._clock.now() > pair.certificate.not_after:
+            return None
+        return pair
+
+    @property
+    def ttl(self) -> float:
+        """Seconds until the certificate ends (negative: ago); infinite without one."""
+        if self._pair is None:
+            return float("inf")
+        return float(int(self._pair.certificate.not_after - self._clock.now()))
+
+    async def load(self, *, renew_now: bool = False) -> None:
+        """Take what is on disk; ``renew_now``: it is only borrowed, ask for our own at once."""
+        self._renew_now = renew_now
+        try:
+            self._take(await asyncio.to_thread(self._store.load))
+        except (CertificateError, OSError) as error:
+            log.warning(
+                "a stored certificate can't be used; asking for a new one",
+                extra={"certificate": self._purpose.name, "why": str(error)},
+            )
+
+    async def look_again(self) -> None:
+        """The files may have changed: another program may have renewed the certificate."""
+        pair = self._pair
+        if pair is not None and stamp_of(pair.files) == pair.stamp:
+            return
+        try:
+            found = await asyncio.to_thread(self._store.load)
+        except (CertificateError, OSError) as error:
+            log.warning(
+                "the certificate's files have changed and can't be used; the old one goes on",
+                extra={"certificate": self._purpose.name, "why": str(error)},
+            )
+            return
+        if found is not None and (pair is None or found.stamp != pair.stamp):
+            self._take(found)
+            await self._tell()
+            self._poked.set()
+
+    def poke(self) -> None:
+        """What the certificate should say may have changed."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Keep it valid until cancelled. Raises CertificateLost (vital ones only)."""
+        while True:
+            await self._until_due()
+            await self._renew()
+
+    async def obtain(self) -> None:
+        """Have one, then leave it: for who does not want it renewed. Raises CertificateLost."""
+        await self._until_due()
+        await self._renew()
+
+    def _take(self, pair: StoredPair | None) -> None:
+        self._pair = pair
+        if pair is not None:
+            self._deadline = rotation_deadline(pair.certificate, self._rng.random())
+
+    async def _tell(self) -> None:
+        if self._on_change is not None:
+            await self._on_change()
+
+    def _due_in(self) -> float | None:
+        """Seconds until renewal; None: there is nothing to ask for."""
+        names = self._names()
+        if names is None:
+            return None
+        current = self.current
+        if current is None or self._renew_now:
+            return 0.0
+        why = unsatisfied(current.certificate, names)
+        if why and names != self._answered:
+            log.info(
+                "the certificate does not fit any more",
+                extra={"certificate": self._purpose.name, "why": why},
+            )
+            return 0.0
+        return max(0.0, self._deadline - self._clock.now())
+
+    async def _until_due(self) -> None:
+        while True:
+            self._poked.clear()
+            due = self._due_in()
+            if due == 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else min(due, LONGEST_WAIT_S)):
+                    await self._poked.wait()
+
+    async def _renew(self) -> None:
+        """Try until it works or is not needed any more."""
+        delay = FIRST_RETRY_S
+        while self._due_in() == 0:
+            try:
+                await self._adopt(*await self._issue())
+                return
+            except _NamesChanged:
+                continue
+            except (ApiError, NotIssued, CertificateError, KubeconfigError, OSError) as error:
+                await self._failed(error)
+            await asyncio.sleep(delay * (1 + JITTER * self._rng.random()))
+            delay = min(delay * 2, LAST_RETRY_S)
+
+    async def _issue(self) -> tuple[Issued, Names]:
+        """Ask for what is wanted now, as long as it is wanted."""
+        names = self._names()
+        if names is None:
+            raise _NamesChanged
+        valid = self.current is not None
+        prefix = self._purpose.first_prefix if not valid else "csr-"
+        async with self._api(valid) as api:
+            asking = asyncio.create_task(
+                issue(api, self._store, names, self._purpose.signer, prefix=prefix, rng=self._rng)
+            )
+            try:
+                while not asking.done():
+                    self._poked.clear()
+                    poked = asyncio.create_task(self._poked.wait())
+                    await asyncio.wait({asking, poked}, return_when=asyncio.FIRST_COMPLETED)
+                    poked.cancel()
+                    if not asking.done() and (self._names() != names or self._due_in() != 0):
+                        raise _NamesChanged
+                return asking.result(), names
+            finally:
+                asking.cancel()
+
+    async def _adopt(self, issued: Issued, answers: Names) -> None:
+        old, now = self._pair, self._clock.now()
+
+        def store() -> StoredPair:
+            if x509.read_certificate(issued.certificate).not_after <= now:
+                raise CertificateError("the certificate that was issued has ended already")
+            found = self._store.update(issued.certificate, issued.key, now)
+            self._store.drop_pending_key()
+            return found
+
+        try:
+            pair = await asyncio.to_thread(store)
+        except CertificateError:
+            # of an old request, or for another key: the next request is another one
+            await asyncio.to_thread(self._store.drop_pending_key)
+            raise
+        self._renew_now = False
+        self._server_answers = True
+        self._take(pair)
+        self._answered = answers
+        # a certificate that comes late in its life must not be renewed again and again
+        left = pair.certificate.not_after - now
+        self._deadline = max(self._deadline, now + left * LEAST_USE)
+        if old is not None:
+            self._purpose.replaced(now - old.certificate.not_before)
+        log.info(
+            "a new certificate is in use",
+            extra={"certificate": self._purpose.name, "seconds": int(self.ttl)},
+        )
+        await self._tell()
+
+    async def _failed(self, error: Exception) -> None:
+        self._purpose.failed()
+        log.warning(
+            "the certificate could not be renewed; trying again",
+            extra={"certificate": self._purpose.name, "why": str(error)},
+        )
+        if isinstance(error, NotIssued) and error.final:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(self._store.drop_pending_key)
+        if isinstance(error, ApiError):
+            self._server_answers = isinstance(error, Unauthorized | Forbidden | NotFound)
+        now = self._clock.now()
+        if self.current is not None:
+            self._available_at = now
+        elif self._pair is not None:
+            self._available_at = max(self._available_at, self._pair.certificate.not_after)
+        lost = self._purpose.vital and self._server_answers and self.current is None
+        if lost and now - self._available_at >= CLIENT_LOST_S:
+            raise CertificateLost(
+                f"no valid client certificate for five minutes, and the API refuses us: {error}"
+            )

@@ -1,0 +1,95 @@
+"""What a request for a certificate says. Pure.
+
+Source: docs/reference, names table (identity); the certificates.k8s.io API and its signers
+kubernetes.io/kube-apiserver-client-kubelet and kubernetes.io/kubelet-serving.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
+from kubeletpy.host.x509 import Names
+
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+NODE_PREFIX = "system:node:"
+NODES_GROUP = "system:nodes"
+# keys are elliptic: keyEncipherment would be for RSA
+USAGES: dict[str, tuple[str, ...]] = {
+    CLIENT_SIGNER: ("digital signature", "client auth"),
+    SERVING_SIGNER: ("digital signature", "server auth"),
+}
+
+
+def client_names(node_name: str) -> Names:
+    """The node as a client of the API."""
+    return Names(NODE_PREFIX + node_name, (NODES_GROUP,))
+
+
+def serving_names(
+    node_name: str, addresses: Iterable[api.NodeAddress], *, dns_only: bool = False
+) -> Names | None:
+    """The node as a server; None while it has no address to ask for.
+
+    Args:
+        addresses: of the Node's status.
+        dns_only: names without an IP address are enough (AllowDNSOnlyNodeCSR).
+    """
+    names: set[str] = set()
+    ips: set[str] = set()
+    for each in addresses:
+        kind, address = each.get("type", ""), each.get("address", "")
+        ip = _canonical(address)
+        if kind in ("Hostname", "InternalIP", "ExternalIP") and ip:
+            ips.add(ip)
+        elif kind in ("Hostname", "InternalDNS", "ExternalDNS") and address:
+            names.add(address)
+    if not ips and not (dns_only and names):
+        return None
+    return Names(NODE_PREFIX + node_name, (NODES_GROUP,), tuple(sorted(names)), tuple(sorted(ips)))
+
+
+def _canonical(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return ""
+
+
+def request_name(prefix: str, public_key: bytes, names: Names, signer: str) -> str:
+    """The name of the request: the same for the same key and content.
+
+    A create whose answer was lost, or that was made before a crash, is thus found again. Names
+    that start with ``node-csr-`` are those of a node's first certificate.
+    """
+    digest = hashlib.sha256()
+    parts = (names.common_name, *names.organizations, "|", *names.dns_names, "|")
+    for part in (*parts, *names.ip_addresses, "|", signer, *USAGES[signer]):
+        digest.update(base64.urlsafe_b64encode(part.encode()) + b"|")
+    digest.update(public_key)
+    return prefix + digest.hexdigest()[:32]
+
+
+def request_object(
+    name: str, signer: str, request: bytes, expiration_seconds: int | None = None
+) -> JSON:
+    """The CertificateSigningRequest to create; ``request`` is PKCS #10 in PEM."""
+    usages: Sequence[str] = USAGES[signer]
+    spec: JSON = {
+        "request": base64.b64encode(request).decode(),
+        "signerName": signer,
+        "usages": list(usages),
+    }
+    if expiration_seconds is not None:
+        spec["expirationSeconds"] = expiration_seconds
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

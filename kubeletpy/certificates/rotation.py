@@ -1,0 +1,82 @@
+"""When a certificate is renewed, and what became of a request for one. Pure: time is an argument.
+
+Source: docs/reference, constants table (certs); KEP-266 (kubelet certificate rotation).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from enum import Enum
+
+from kubeletpy.api.types import JSON
+from kubeletpy.host.x509 import Certificate, Names
+
+EARLIEST, SPREAD = 0.7, 0.2
+"""Renewed at 70 to 90 % of a certificate's life: nodes made together don't come together."""
+CLIENT_LOST_S = 300.0
+"""So long without a valid client certificate, with an API that answers: the agent ends."""
+
+
+def rotation_deadline(certificate: Certificate, chance: float) -> float:
+    """When to renew, in Unix seconds; ``chance`` is drawn once per certificate, from 0 to 1."""
+    life = certificate.not_after - certificate.not_before
+    return certificate.not_before + life * (EARLIEST + SPREAD * chance)
+
+
+def unsatisfied(certificate: Certificate, names: Names) -> str:
+    """What a certificate lacks of what is wanted now; empty: nothing. More than that is fine."""
+    has = certificate.names
+    if has.common_name != names.common_name:
+        return f"its name is {has.common_name}, not {names.common_name}"
+    for what, wanted, there in (
+        ("organization", names.organizations, has.organizations),
+        ("DNS name", names.dns_names, has.dns_names),
+        ("address", names.ip_addresses, has.ip_addresses),
+    ):
+        if lacking := sorted(set(wanted) - set(there)):
+            return f"it lacks the {what} {', '.join(lacking)}"
+    return ""
+
+
+class Outcome(Enum):
+    """What became of a request."""
+
+    PENDING = "pending"
+    APPROVED = "approved, not issued yet"
+    ISSUED = "issued"
+    DENIED = "denied"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome, with the certificate (PEM) when issued, or why not."""
+
+    outcome: Outcome
+    certificate: bytes = b""
+    why: str = ""
+
+
+def verdict(request: JSON) -> Verdict:
+    """What a CertificateSigningRequest says of itself; a denial beats an approval."""
+    status = request.get("status")
+    status = status if isinstance(status, dict) else {}
+    approved = False
+    for condition in status.get("conditions") or ():
+        kind = condition.get("type") if isinstance(condition, dict) else None
+        if kind in ("Denied", "Failed"):
+            outcome = Outcome.DENIED if kind == "Denied" else Outcome.FAILED
+            reason, message = condition.get("reason") or "", condition.get("message") or ""
+            return Verdict(outcome, why=": ".join(str(part) for part in (reason, message) if part))
+        approved = approved or kind == "Approved"
+    if not approved:
+        return Verdict(Outcome.PENDING)
+    try:
+        certificate = base64.b64decode(str(status.get("certificate") or ""), validate=True)
+    except (binascii.Error, ValueError):
+        return Verdict(Outcome.FAILED, why="the certificate is not base64")
+    if not certificate:
+        return Verdict(Outcome.APPROVED)
+    return Verdict(Outcome.ISSUED, certificate)

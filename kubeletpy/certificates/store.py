@@ -1,0 +1,183 @@
+"""Certificate and key on disk: dated files and the ``-current.pem`` link, as the kubelet has them.
+
+Blocking: call it on a thread. A kill at any point leaves either the old pair or the new one: every
+file is written whole (mode 0600) before the link is turned, and a key that a request is under way
+for survives in a file of its own. Must never log a key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeletpy.host import x509
+from kubeletpy.host.openssl import CertificateError, KeyPair
+from kubeletpy.host.private_files import write_private
+from kubeletpy.host.x509 import Certificate
+
+KEPT = 3
+"""Dated files that stay, the current one among them."""
+_DATED = r"-\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d\.pem"
+_KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----\n.*?-----END \1-----\n?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPair:
+    """A certificate with its key: where the files are, and what the certificate says.
+
+    ``stamp`` differs when the files have been changed.
+    """
+
+    files: KeyPair
+    certificate: Certificate
+    stamp: tuple[tuple[int, int], ...]
+
+
+class CertificateStore:
+    """One pair of one purpose.
+
+    Args:
+        directory: made when first written to.
+        prefix: ``kubelet-client`` or ``kubelet-server``.
+        fallback: a pair to use until there is one of our own.
+    """
+
+    def __init__(self, directory: Path, prefix: str, fallback: KeyPair | None = None) -> None:
+        self._directory = directory
+        self._prefix = prefix
+        self._fallback = fallback
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._directory
+
+    @property
+    def current_path(self) -> Path:
+        """The link to the pair in use."""
+        return self._directory / f"{self._prefix}-current.pem"
+
+    @property
+    def key_path(self) -> Path:
+        """The key of the request under way."""
+        return self._directory / f"{self._prefix}.key.tmp"
+
+    def candidates(self) -> list[KeyPair]:
+        """Where a pair may be; the first that is there counts."""
+        pairs = [KeyPair(self.current_path, self.current_path)]
+        if self._fallback is not None:
+            pairs.append(self._fallback)
+        return [*pairs, KeyPair.named(self._directory, self._prefix)]
+
+    def load(self) -> StoredPair | None:
+        """The pair in use, or None when there is none.
+
+        Raises:
+            CertificateError: a file is there and can't be used.
+            OSError: it can't be read.
+        """
+        for pair in self.candidates():
+            if pair.certificate.exists() and pair.key.exists():
+                return load_pair(pair)
+        return None
+
+    def update(self, certificates: bytes, key: bytes, now: float) -> StoredPair:
+        """Make a new pair the one in use.
+
+        Args:
+            certificates: PEM, leaf first.
+            key: PEM, as it is.
+            now: Unix seconds; names the file.
+
+        Raises:
+            CertificateError: they don't belong together, or the link is a plain file.
+            OSError: the directory can't be written.
+        """
+        found = x509.certificates_of(certificates)
+        match = _KEY.search(key.decode("ascii", "replace"))
+        if not found or match is None:
+            raise CertificateError("it is no certificate with its key")
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        link = self.current_path
+        if link.exists() and not link.is_symlink():
+            raise CertificateError(f"{link} is a file and not a link: move it away")
+        made = self._directory / f".{self._prefix}-new.pem"
+        write_private(made, b"".join(found) + match.group(0).encode())
+        load_pair(KeyPair(made, made))
+        dated = time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(now))
+        file = (self._directory / f"{self._prefix}-{dated}.pem").absolute()
+        made.replace(file)
+        updated = self._directory / f"{self._prefix}-updated.pem"
+        updated.unlink(missing_ok=True)
+        updated.symlink_to(file)
+        updated.replace(link)
+        _sync_directory(self._directory)
+        self._forget_old(file)
+        return load_pair(KeyPair(link, link))
+
+    def _forget_old(self, current: Path) -> None:
+        pattern = re.compile(re.escape(self._prefix) + _DATED)
+        dated = sorted(each for each in self._directory.iterdir() if pattern.fullmatch(each.name))
+        for old in dated[:-KEPT]:
+            if old.absolute() != current:
+                with contextlib.suppress(OSError):
+                    old.unlink()
+
+    def pending_key(self) -> bytes:
+        """The key for the next request: that of the one under way, else a new one.
+
+        Raises:
+            CertificateError, OSError.
+        """
+        with contextlib.suppress(OSError, CertificateError):
+            found = self.key_path.read_bytes()
+            x509.public_key(found)
+            if not self._in_use(found):
+                return found
+        key = x509.new_key()
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        write_private(self.key_path, key)
+        return key
+
+    def _in_use(self, key: bytes) -> bool:
+        """Whether the pair in use has this key: a kill came between the link and the rest."""
+        with contextlib.suppress(OSError):
+            return key.strip() in self.current_path.read_bytes()
+        return False
+
+    def drop_pending_key(self) -> None:
+        """The next request has a new key. Raises OSError."""
+        self.key_path.unlink(missing_ok=True)
+
+
+def load_pair(files: KeyPair) -> StoredPair:
+    """What is in two files (or one twice). Raises CertificateError."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key)
+        certificate = x509.read_certificate(files.certificate.read_bytes())
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise CertificateError(f"{files.certificate}, {files.key}: {error}") from error
+    return StoredPair(files, certificate, stamp_of(files))
+
+
+def stamp_of(files: KeyPair) -> tuple[tuple[int, int], ...]:
+    """What tells one content of the files from the next without reading them."""
+    found = []
+    for path in (files.certificate, files.key):
+        with contextlib.suppress(OSError):
+            about = path.stat()
+            found.append((about.st_mtime_ns, about.st_ino))
+    return tuple(found)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

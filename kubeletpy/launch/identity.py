@@ -1,0 +1,227 @@
+"""As whom the agent comes to the API, and how that stays true: kubeconfig, bootstrap, rotation.
+
+Nothing here waits for the cluster: an agent whose first certificate is not approved yet runs its
+static pods meanwhile, and requests to the API wait for credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.certificates import kubeconfig, request
+from kubeletpy.certificates.following import FileFollower
+from kubeletpy.certificates.manager import CertificateManager, Purpose
+from kubeletpy.certificates.store import CertificateStore
+from kubeletpy.clock import Clock, SystemClock
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.host.openssl import CertificateError
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.credentials import (
+    Connection,
+    KubeconfigError,
+    connect_kubeconfig,
+    stop_loading,
+)
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.serving import certificate_dir
+
+log = logging.getLogger(__name__)
+
+Work = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+"""A task's name and what makes it."""
+
+
+@dataclass
+class Identity:
+    """The client of the API, and the tasks that keep its credentials true."""
+
+    client: KubeClient
+    tasks: list[Work] = field(default_factory=list)
+
+
+async def join(
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    node_name: str,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> Identity | None:
+    """The agent's identity; None without --kubeconfig. What must be closed goes on the stack.
+
+    Raises:
+        KubeconfigError: the kubeconfig can't be used, and there is no other way in.
+    """
+    if not flags.kubeconfig:
+        log.warning("no --kubeconfig: only static pods are run, and nothing is reported")
+        return None
+    joining = _Joining(settings, flags, node_name, metrics)
+    identity = await joining.identity()
+    stack.push_async_callback(identity.client.close)
+    return identity
+
+
+class _Joining:
+    """One agent's way into its cluster."""
+
+    def __init__(
+        self, settings: KubeletSettings, flags: NodeFlags, node_name: str, metrics: Metrics
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._node_name = node_name
+        self._kubeconfig = Path(flags.kubeconfig)
+        self._bootstrap = Path(flags.bootstrap_kubeconfig) if flags.bootstrap_kubeconfig else None
+        self._directory = certificate_dir(flags)
+        self._clock: Clock = SystemClock()
+        self._manager: CertificateManager
+        self._store: CertificateStore
+        self._client: KubeClient
+        self._unwritten = False
+        """Whether the kubeconfig has to be written when there is a certificate."""
+
+    async def identity(self) -> Identity:
+        why = ""
+        if self._bootstrap is not None:
+            why = await asyncio.to_thread(
+                kubeconfig.why_not_valid, self._kubeconfig, self._clock.now()
+            )
+        if not why and not self._settings.rotate_certificates:
+            self._client = self._make_client(await self._connect_as_it_is())
+            return Identity(self._client, [self._follow(self._client.renew_credentials)])
+        if why:
+            assert self._bootstrap is not None, "asked only with another way in"
+            stop_loading(str(self._kubeconfig))
+            log.info(
+                "asking for a client certificate",
+                extra={"kubeconfig": str(self._kubeconfig), "why": why},
+            )
+            # what is wrong with it must be told now, not by a request that waits for ever
+            await asyncio.to_thread(kubeconfig.read, self._bootstrap)
+            self._unwritten = True
+        return await self._with_manager()
+
+    async def _with_manager(self) -> Identity:
+        context = files = None
+        if not self._unwritten:
+            context = await asyncio.to_thread(kubeconfig.read, self._kubeconfig)
+            files = context.certificate_files()
+        self._store = CertificateStore(self._directory, "kubelet-client", files)
+        certificates = self._metrics.certificates
+        self._manager = CertificateManager(
+            Purpose(
+                "client",
+                request.CLIENT_SIGNER,
+                vital=True,
+                first_prefix="node-csr-",
+                failed=certificates.client_renew_errors.inc,
+            ),
+            self._store,
+            self._clock,
+            names=lambda: request.client_names(self._node_name),
+            api=self._asking,
+            on_change=self._changed,
+        )
+        certificates.client_ttl.set_function(lambda: self._manager.ttl)
+        borrowed = context is not None and await asyncio.to_thread(self._borrow, context)
+        await self._manager.load(renew_now=borrowed)
+        self._client = self._make_client(await self._first_connection())
+        keep = self._manager.run if self._settings.rotate_certificates else self._manager.obtain
+        follow = self._follow(self._manager.look_again)
+        return Identity(self._client, [("client-certificate", keep), follow])
+
+    def _borrow(self, context: kubeconfig.CurrentContext) -> bool:
+        """Take a certificate that stands in the kubeconfig until we have one of our own."""
+        inline = context.inline_certificate()
+        if inline is None or any(pair.certificate.exists() for pair in self._store.candidates()):
+            return False
+        try:
+            self._store.update(*inline, self._clock.now())
+        except (CertificateError, OSError) as error:
+            log.warning(
+                "the kubeconfig's client certificate can't be stored", extra={"why": str(error)}
+            )
+        return True
+
+    async def _first_connection(self) -> Connection | None:
+        if self._manager.current is None:
+            if not self._unwritten:
+                return await self._connect_as_it_is()
+            return None
+        if self._unwritten:
+            # an earlier start was killed between the certificate and the kubeconfig
+            await self._write()
+        return await self._connect()
+
+    def _make_client(self, connection: Connection | None) -> KubeClient:
+        return KubeClient(
+            connection,
+            reconnect=self._connect,
+            qps=self._settings.kube_api_qps,
+            burst=self._settings.kube_api_burst,
+            observe=self._metrics.rest_client.request_done,
+        )
+
+    async def _connect_as_it_is(self) -> Connection:
+        return await connect_kubeconfig(str(self._kubeconfig))
+
+    async def _connect(self) -> Connection:
+        pair = self._manager.current if hasattr(self, "_manager") else None
+        if pair is not None:
+            return await connect_kubeconfig(str(self._kubeconfig), pair.files)
+        if self._unwritten:
+            raise KubeconfigError("there is no client certificate yet")
+        return await self._connect_as_it_is()
+
+    @asynccontextmanager
+    async def _asking(self, valid: bool) -> AsyncIterator[KubeApi]:
+        """Where to ask for a certificate: as ourselves while we can, else as we came."""
+        if valid:
+            yield self._client
+            return
+        path = self._kubeconfig
+        if self._bootstrap is not None and self._bootstrap.exists():
+            path = self._bootstrap
+        client = await KubeClient.from_kubeconfig(
+            str(path), observe=self._metrics.rest_client.request_done
+        )
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def _changed(self) -> None:
+        """There is another certificate."""
+        try:
+            if self._unwritten:
+                await self._write()
+            await self._client.renew_credentials()
+        except (OSError, KubeconfigError) as error:
+            log.error(
+                "the new client certificate can't be used yet",
+                extra={"kubeconfig": str(self._kubeconfig), "why": str(error)},
+            )
+
+    async def _write(self) -> None:
+        assert self._bootstrap is not None, "only a bootstrap leaves something to write"
+
+        def write() -> None:
+            assert self._bootstrap is not None
+            like = kubeconfig.read(self._bootstrap)
+            kubeconfig.write(self._kubeconfig, like, self._store.current_path.absolute())
+
+        await asyncio.to_thread(write)
+        self._unwritten = False
+
+    def _follow(self, changed: Callable[[], Coroutine[Any, Any, None]]) -> Work:
+        follower = FileFollower(self._credential_files, changed)
+        return "credential-files", follower.run
+
+    def _credential_files(self) -> list[Path]:
+        return kubeconfig.read(self._kubeconfig).files()
