@@ -1,0 +1,286 @@
+"""Ensuring images under a verification policy: who uses, who pulls again, who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.images.credentials import AccountSource, Keyring
+from kubeletpy.images.errors import ImageError
+from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.images.gc_selection import ImageGCPolicy
+from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.images.records.files import RecordFiles
+from kubeletpy.images.records.ledger import PullRecords
+from kubeletpy.images.records.store import RecordStore
+from kubeletpy.images.records.verify import Verification, VerificationPolicy
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.remote.errors import Unavailable
+from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.unit.images.records.test_ledger import Counts as RecordCounts
+from tests.virtual_time import LoopClock, on_virtual_time
+
+IMAGE = "reg.io/team/app:1"
+USED = (
+    f'Normal Pulled: Container image "{IMAGE}" already present on machine and can be accessed by '
+    "the pod"
+)
+REFUSED = f'Container image "{IMAGE}" is not present with pull policy of Never'
+
+
+@dataclass
+class Secret:
+    docker_config: dict[str, object]
+    namespace: str = "ns"
+    name: str = "login"
+    uid: str = "uid-1"
+
+
+RIGHT = Secret({"reg.io": {"username": "me", "password": "right"}})
+COPY = Secret({"reg.io": {"username": "me", "password": "right"}}, "other", "copy", "uid-2")
+WRONG = Secret({"reg.io": {"username": "me", "password": "hunter2"}}, "other", "wrong", "uid-3")
+
+
+@dataclass
+class Providers:
+    """One provider, which gives the password to one account."""
+
+    account: str = ""
+    asked: int = 0
+
+    async def keyring(self, repository: str, pod: Pod) -> Keyring:
+        self.asked += 1
+        name = pod.spec.get("serviceAccountName") or ""
+        if name != self.account:
+            return Keyring(())
+        source = AccountSource(f"uid-{name}", pod.namespace, name) if name else None
+        login = {"reg.io": {"username": "robot", "password": "right"}}
+        return Keyring.sourced([({"auths": login}, source)])
+
+
+@dataclass
+class Node:
+    root: Path
+    policy: str = "NeverVerifyPreloadedImages"
+    providers: Providers | None = None
+    images: FakeImages = field(default_factory=FakeImages)
+    events: Events = field(default_factory=Events)
+    counts: Counts = field(default_factory=Counts)
+    records: Any = None
+
+    def agent(self) -> ImageManager:
+        store = RecordStore(RecordFiles(self.root), LoopClock(), RecordCounts())
+        verification = Verification(VerificationPolicy(self.policy))
+        self.records = PullRecords(store, verification, self.images.list_images, RecordCounts())
+        return ImageManager(
+            cast(Any, self.images),
+            self.events,
+            LoopClock(),
+            self.counts,
+            providers=self.providers,
+            records=self.records,
+        )
+
+    def pulled(self) -> list[str]:
+        """Who pulled since the last time."""
+        users = [user for _, user in self.images.pulls]
+        self.images.pulls.clear()
+        return users
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    made = Node(tmp_path)
+    made.images.registry[IMAGE] = "right"
+    return made
+
+
+async def ensure(
+    manager: ImageManager,
+    *secrets: Secret,
+    policy: str = "IfNotPresent",
+    uid: str = "u1",
+    account: str = "",
+) -> LocalImage:
+    metadata = {"name": "p", "namespace": "ns", "uid": uid}
+    spec = {"containers": [{"name": "c"}], "serviceAccountName": account}
+    pod = Pod(cast(Any, {"metadata": metadata, "spec": spec}))
+    container: Any = {"name": "c", "image": IMAGE, "imagePullPolicy": policy}
+    return await manager.ensure_image_exists(pod, container, ContainerKind.REGULAR, secrets)
+
+
+async def failure(*args: Any, **kwargs: Any) -> ImageError:
+    with pytest.raises(ImageError) as caught:
+        await ensure(*args, **kwargs)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("policy", "free"),
+    [
+        ("NeverVerify", True),
+        ("NeverVerifyPreloadedImages", True),
+        ("NeverVerifyAllowlistedImages", False),
+        ("AlwaysVerify", False),
+    ],
+)
+def test_preloaded(node: Node, policy: str, free: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node.policy = policy
+        node.images.add(IMAGE)
+        agent = node.agent()
+        if free:
+            assert await ensure(agent)
+            assert node.events.seen == [USED]
+            assert node.counts.requests == [("IfNotPresent", True, False)]
+        else:
+            assert (await failure(agent)).code == "ErrImagePull"
+            assert node.counts.requests == [("IfNotPresent", True, True)]
+            assert await ensure(agent, RIGHT, uid="u2")
+        assert node.pulled() == ([] if free else ["", "me"])
+
+    scenario()
+
+
+@pytest.mark.parametrize("policy", ["NeverVerifyPreloadedImages", "AlwaysVerify"])
+def test_pulled_with_a_secret(node: Node, policy: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node.policy = policy
+        await ensure(node.agent(), RIGHT)
+        assert node.pulled() == ["me"]
+        agent = node.agent()
+        await ensure(agent, RIGHT, uid="u2")
+        await ensure(agent, COPY, uid="u3")
+        assert node.pulled() == []
+        assert node.events.seen[-1] == USED
+        error = await failure(agent, uid="u4")
+        assert error.code == "ErrImagePull"
+        assert node.counts.requests[-1] == ("IfNotPresent", True, True)
+        assert (await failure(agent, WRONG, uid="u5")).code == "ErrImagePull"
+        assert node.pulled() == ["", "me"]
+        error = await failure(agent, policy="Never", uid="u6")
+        assert (error.code, error.message) == ("ErrImageNeverPull", REFUSED)
+        assert node.counts.requests[-1] == ("Never", True, True)
+        await ensure(agent, RIGHT, policy="Never", uid="u7")
+        assert node.pulled() == []
+        assert "hunter2" not in "".join(node.events.seen)
+
+    scenario()
+
+
+def test_refusals_look_alike(node: Node) -> None:
+    """Who may not use an image does not learn whether it is there."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        absent = await failure(agent, policy="Never")
+        told = node.events.seen[-1]
+        await ensure(agent, RIGHT, uid="u2")
+        refused = await failure(agent, policy="Never")
+        assert (refused.code, refused.message) == (absent.code, absent.message)
+        assert node.events.seen[-1] == told == f"Warning ErrImageNeverPull: {REFUSED}"
+
+    scenario()
+
+
+def test_public_images_are_everybodys(node: Node) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node.images.registry[IMAGE] = ""
+        node.policy = "AlwaysVerify"
+        agent = node.agent()
+        await ensure(agent)
+        await ensure(agent, WRONG, uid="u2")
+        await ensure(agent, policy="Never", uid="u3")
+        assert node.pulled() == [""]
+
+    scenario()
+
+
+@pytest.mark.parametrize("account", ["", "robot"])
+def test_pulled_with_a_provider(node: Node, account: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node.providers = Providers(account)
+        agent = node.agent()
+        await ensure(agent, account=account)
+        await ensure(agent, uid="u2", account=account)
+        assert node.pulled() == ["robot"]
+        if account:
+            assert node.providers.asked == 2, "once a container, for the check and the pull"
+            assert (await failure(agent, uid="u3", account="other")).code == "ErrImagePull"
+        else:
+            assert node.providers.asked == 1, "what the node may pull, every pod may use"
+            await ensure(agent, uid="u3", account="other")
+
+    scenario()
+
+
+def test_pod_secrets_come_before_providers(node: Node) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        node.providers = Providers()
+        await ensure(node.agent(), WRONG)
+        assert node.pulled() == ["me", "robot"]
+
+    scenario()
+
+
+def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
+    """The runtime was lost in the middle of a pull that succeeded."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        node.images.pull_error = Unavailable("PullImage", "socket closed")
+        assert (await failure(agent, RIGHT)).code == "ErrImagePull"
+        node.images.pull_error = None
+        node.images.add(IMAGE)
+        for uid in ("u2", "u3"):
+            assert (await failure(agent, uid=uid)).code == "ErrImagePull"
+        again = node.agent()
+        assert (await failure(again, uid="u4")).code == "ErrImagePull"
+        await ensure(again, RIGHT, uid="u5")
+
+    scenario()
+
+
+def test_records_follow_image_garbage_collection(node: Node) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        await ensure(agent, RIGHT)
+        collector = ImageGarbageCollector(
+            cast(Any, node.images),
+            cast(Any, NoContainers()),
+            node.events,
+            LoopClock(),
+            node.counts,
+            node_name="n",
+            policy=ImageGCPolicy(),
+            on_remaining=node.records.prune,
+        )
+        folder = node.root / "image_manager" / "pulled"
+        await asyncio.sleep(1)
+        await collector.run()
+        assert len(list(folder.iterdir())) == 1
+        node.images.present.clear()
+        await asyncio.sleep(300)
+        await collector.run()
+        assert list(folder.iterdir()) == []
+
+    scenario()
+
+
+class NoContainers:
+    """A runtime that runs nothing."""
+
+    async def list_containers(self) -> list[Any]:
+        return []
