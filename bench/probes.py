@@ -26,8 +26,8 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober, Target
+from kubeletpy.probes.report import Finding
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 
 SETTLE_S = 3.0
 PROBES = ("livenessProbe", "readinessProbe")
@@ -39,7 +39,7 @@ class NotedProber(Prober):
 
     runs: dict[tuple[str, str, str], list[float]]
 
-    async def run(self, target: Target, *, quietly: bool) -> ProbeOutcome | None:
+    async def run(self, target: Target, *, quietly: bool) -> Finding:
         key = (target.pod.uid, target.container["name"], target.spec.kind)
         self.runs[key].append(asyncio.get_running_loop().time())
         return await super().run(target, quietly=quietly)

@@ -24,6 +24,7 @@ from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference, pod_reference
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
 from kubeletpy.explain.snapshot import Rooms, Snapshots
+from kubeletpy.explain.stuck import StuckPods
 from kubeletpy.kubeapi.events import EventWriter
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.conditions import NodeHealth
@@ -304,6 +305,7 @@ class Agent:
             self.loop.awaits_admission,
         )
         self.snapshots = Snapshots(rooms)
+        self.stuck_pods = StuckPods(self.snapshots.ending, self.snapshots.facts, self.recorder)
         return ExplainServer(self.parts.root_dir / SOCKET_NAME, self.snapshots, self.traces)
 
     # -- running -----------------------------------------------------------------------------
@@ -328,6 +330,7 @@ class Agent:
             ("pleg", self.pleg.run()),
             ("runtime-events", self.stream.run()),
             ("sync-loop", self.loop.run()),
+            ("stuck-pods", self.stuck_pods.run()),
             ("dead-containers", self.dead.run()),
             ("container-gc", self.upkeep.collect_containers()),
             ("image-gc", self.upkeep.collect_images()),

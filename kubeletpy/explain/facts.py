@@ -13,6 +13,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.history import HistoryEntry, LastStep
 from kubeletpy.podworkers.records import WorkerRecord
+from kubeletpy.probes.report import ProbeReport
 from kubeletpy.runtime_manager.protocol import ProbeResults
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status.manager import WriteProblem
@@ -49,6 +50,7 @@ class PodFacts:
     awaits_admission: bool = False
     """It is not decided yet whether the pod may run here."""
     probes: ProbeResults = field(default_factory=ProbeResults)
+    probe_reports: tuple[ProbeReport, ...] = ()
 
     @property
     def static(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Decided, PodExplanation, PodLine, WorkerView
+from kubeletpy.explain.probes import probes
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.explain.waits import actions, waits
 from kubeletpy.explain.words import one_line
@@ -38,6 +39,7 @@ def explain(facts: PodFacts) -> PodExplanation:
         waits=waits(facts),
         actions=actions(facts),
         containers=containers(facts),
+        probes=probes(facts),
         decisions=tuple(one for one in history if not _is_error(one)),
         errors=tuple(one for one in history if _is_error(one)),
         exits=exits(facts),

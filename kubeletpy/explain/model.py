@@ -76,6 +76,26 @@ class ContainerView:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeView:
+    """What a probe has last found."""
+
+    container: str
+    kind: str
+    """startup, readiness or liveness."""
+    settled: str
+    """What counts for the container: success, failure, unknown, or empty for nothing yet."""
+    last: str
+    """What the newest run found: success, failure, error (it could not be run), or empty."""
+    words: str
+    """What it said; cut, on one line."""
+    at: float | None
+    streak: int
+    threshold: int
+    """Runs in a row that settle what the last one found."""
+    next_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
     """The pod's worker."""
 
@@ -111,6 +131,7 @@ class PodExplanation:
     waits: tuple[Wait, ...]
     actions: tuple[Action, ...]
     containers: tuple[ContainerView, ...]
+    probes: tuple[ProbeView, ...]
     decisions: tuple[Decided, ...]
     """Oldest first."""
     errors: tuple[Decided, ...]

@@ -55,6 +55,7 @@ def pod(view: View, *, colours: bool = False) -> str:
         _waits(view["waits"], now),
         _actions(view["actions"], now),
         _containers(view["containers"], now),
+        _probes(view["probes"], now),
         _exits(view["exits"], now),
         _history("Last errors", view["errors"], MAX_ERRORS, now),
         _history("Last decisions", view["decisions"], MAX_DECISIONS, now),
@@ -125,6 +126,19 @@ def _containers(containers: Sequence[View], now: float) -> str:
         restarts = f"{view['restarts']} restarts" if view["restarts"] != 1 else "1 restart"
         rows.append((view["name"], view["kind"], state, ready, restarts, view["image"]))
     return _table("Containers", rows)
+
+
+def _probes(probes: Sequence[View], now: float) -> str:
+    rows = []
+    for probe in probes:
+        found = "not run yet" if not probe["last"] else f"last {probe['last']}"
+        if probe["last"] and probe["last"] != probe["settled"]:
+            found += f", {probe['streak']} of {probe['threshold']}"
+        when = "" if probe["at"] is None else ago(probe["at"], now)
+        due = "" if probe["next_at"] is None else f"next {until(probe['next_at'], now)}"
+        settled = f"counts as {probe['settled']}" if probe["settled"] else ""
+        rows.append((probe["container"], probe["kind"], settled, found, when, due, probe["words"]))
+    return _table("Probes", rows)
 
 
 def _exits(exits: Sequence[View], now: float) -> str:

@@ -49,6 +49,18 @@ class Snapshots:
         }
         return sorted(known, key=lambda uid: (known[uid], uid))
 
+    def ending(self) -> list[str]:
+        """Pods whose end was asked for and that are not gone: from the runtime, or from the API."""
+        found = []
+        for uid, record in self._rooms.workers.machine.records.items():
+            if record.finished:
+                pod = self._rooms.pods.get(uid)
+                if pod is not None and pod.being_deleted:
+                    found.append(uid)
+            elif record.termination_requested:
+                found.append(uid)
+        return found
+
     def find(self, namespace: str, name: str) -> str | None:
         """The uid of a pod: the one that is asked for before one that still ends."""
         rooms = self._rooms
@@ -94,6 +106,7 @@ class Snapshots:
             name_holder=self._name_holder(pod, record),
             awaits_admission=rooms.awaits_admission(uid),
             probes=rooms.probes.results(pod) if pod is not None else ProbeResults(),
+            probe_reports=rooms.probes.reports(uid),
         )
 
     def seen_at(self, uid: str) -> str:

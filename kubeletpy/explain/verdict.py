@@ -11,6 +11,10 @@ from kubeletpy.podworkers.records import Stage
 
 REFUSED = "Pod was rejected: "
 TERMINAL = ("Succeeded", "Failed")
+_RELEASES = {
+    "take volumes down": "its volumes are being taken down",
+    "remove cgroup": "its cgroup is being removed",
+}
 
 
 def verdict(facts: PodFacts) -> tuple[str, bool]:
@@ -125,6 +129,8 @@ def _sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{name}: {wait.why}{since}{left}"
         case "start place":
             return f"other pods start before it{since}"
+        case "release":
+            return f"{_RELEASES[wait.why]}{since}"
         case "runtime call":
             return f"{wait.why} {wait.subject}".strip() + f" takes{since}"
         case "probe":

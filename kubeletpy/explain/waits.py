@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from kubeletpy.explain.containers import containers
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Action, ContainerView, Wait
+from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import Stage
@@ -31,6 +32,8 @@ _CALL_KINDS = {
     "postStart hook": "hook",
     "wait for a place to start in": "start place",
     "wait for the containers before it": "stop order",
+    "take volumes down": "release",
+    "remove cgroup": "release",
 }
 _OUTER = ("runtime sync",)
 """Phases that only hold others: not what is waited for."""
@@ -149,11 +152,13 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
         spec = found[1] if found is not None else {}
         startup = facts.probes.startup.get(view.id)
         if spec.get("startupProbe") is not None and startup is not ProbeOutcome.SUCCESS:
-            yield Wait("probe", view.name, "its startup probe has not succeeded yet", view.since)
+            why = "its startup probe has not succeeded yet"
+            yield Wait("probe", view.name, why + _said(facts, view.name, "startup"), view.since)
         elif spec.get("readinessProbe") is not None:
             said = facts.probes.readiness.get(view.id)
             why = "fails" if said is ProbeOutcome.FAILURE else "has not succeeded yet"
-            yield Wait("probe", view.name, f"its readiness probe {why}", view.since)
+            why = f"its readiness probe {why}{_said(facts, view.name, 'readiness')}"
+            yield Wait("probe", view.name, why, view.since)
     yield from _gates(pod, facts)
 
 
@@ -186,6 +191,11 @@ def _api(facts: PodFacts) -> Iterator[Wait]:
             why = "all has stopped; these finalizers keep the object in the API"
             since = record.terminated_at if record else None
             yield Wait("finalizer", ", ".join(finalizers), why, since)
+
+
+def _said(facts: PodFacts, container: str, kind: str) -> str:
+    words = last_words(facts, container, kind)
+    return f": {words}" if words else ""
 
 
 def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:

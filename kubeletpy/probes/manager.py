@@ -10,23 +10,23 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.probes.probe import Probe, field_of, probes_of, report
 from kubeletpy.probes.prober import ProbeMetrics, Prober, Target
+from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import (
-    FIELDS,
     ProbeKind,
-    ProbeSpec,
     ProbeState,
     end,
     finished,
     look,
 )
 from kubeletpy.probes.seen import see
-from kubeletpy.probes.timetable import Entry, Timetable
+from kubeletpy.probes.timetable import Timetable
 from kubeletpy.probes.turns import Turns
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 
@@ -45,31 +45,6 @@ _WORDS = {
 
 OnResult = Callable[[str, ProbeKind, ProbeOutcome], None]
 """Told the pod's uid, which probe, and its new settled result; must not block."""
-
-
-class _Probe:
-    """One probe of one container."""
-
-    __slots__ = ("container", "entry", "kind", "pod", "pod_ip", "queued", "spec", "state", "task")
-
-    def __init__(
-        self, pod: Pod, kind: ContainerKind, container: api.Container, spec: ProbeSpec
-    ) -> None:
-        self.pod = pod
-        self.kind = kind
-        self.container = container
-        self.spec = spec
-        self.state = ProbeState()
-        self.pod_ip = ""
-        self.entry: Entry[_Probe] | None = None
-        self.task: asyncio.Task[ProbeOutcome | None] | None = None
-        self.queued = False
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """As metrics name it."""
-        pod = self.pod
-        return (self.spec.kind.value, self.container["name"], pod.name, pod.namespace, pod.uid)
 
 
 class KubeProbeManager:
@@ -98,8 +73,8 @@ class KubeProbeManager:
         self._metrics = metrics
         self._agent_started_at = agent_started_at
         self._rng = rng or random.Random()
-        self._pods: dict[str, tuple[_Probe, ...]] = {}
-        self._timetable: Timetable[_Probe] = Timetable(self._due)
+        self._pods: dict[str, tuple[Probe, ...]] = {}
+        self._timetable: Timetable[Probe] = Timetable(self._due)
         self._commands = Turns(commands or COMMANDS_PER_CORE * (os.cpu_count() or 1))
         self._connections = Turns(connections)
 
@@ -113,7 +88,7 @@ class KubeProbeManager:
         """Start probing a pod's containers; known ones go on."""
         if pod.uid in self._pods:
             return
-        self._pods[pod.uid] = tuple(_probes_of(pod))
+        self._pods[pod.uid] = tuple(probes_of(pod))
         status = self._get_status(pod.uid)
         if status is not None:
             self.status_stored(pod, status)
@@ -168,6 +143,10 @@ class KubeProbeManager:
             readiness=found[ProbeKind.READINESS],
         )
 
+    def reports(self, pod_uid: str) -> tuple[ProbeReport, ...]:
+        """What each probe of a pod has last found, for explain."""
+        return tuple(report(probe) for probe in self._pods.get(pod_uid, ()))
+
     async def close(self) -> None:
         """Stop at once; what runs is given up."""
         self._timetable.close()
@@ -180,14 +159,16 @@ class KubeProbeManager:
 
     # -- running -----------------------------------------------------------------------------
 
-    def _set(self, probe: _Probe, state: ProbeState) -> None:
+    def _set(self, probe: Probe, state: ProbeState) -> None:
         """Take a new state over: what runs for another container is given up, the timer is set."""
         old, probe.state = probe.state, state
+        if state.container_id != old.container_id:
+            probe.last = None
         if probe.task is not None and (state.ended or state.container_id != old.container_id):
             probe.task.cancel()
         self._arm(probe)
 
-    def _arm(self, probe: _Probe) -> None:
+    def _arm(self, probe: Probe) -> None:
         due = probe.state.due
         if probe.entry is not None:
             if probe.entry.item is not None and probe.entry.at == due:
@@ -197,10 +178,10 @@ class KubeProbeManager:
         if due is not None and probe.task is None and not probe.queued:
             probe.entry = self._timetable.add(due, probe)
 
-    def _due(self, probe: _Probe) -> None:
+    def _due(self, probe: Probe) -> None:
         probe.entry = None
         probe.queued = True
-        turns = self._commands if _field(probe).get("exec") else self._connections
+        turns = self._commands if field_of(probe).get("exec") else self._connections
 
         def start() -> bool:
             probe.queued = False
@@ -214,7 +195,7 @@ class KubeProbeManager:
 
         turns.ask(start)
 
-    def _start(self, probe: _Probe, turns: Turns) -> None:
+    def _start(self, probe: Probe, turns: Turns) -> None:
         target = Target(
             probe.pod,
             probe.kind,
@@ -228,7 +209,7 @@ class KubeProbeManager:
         task = loop.create_task(self._prober.run(target, quietly=probe.state.early))
         probe.task = task
 
-        def done(task: asyncio.Task[ProbeOutcome | None]) -> None:
+        def done(task: asyncio.Task[Finding]) -> None:
             release()
             probe.task = None
             self._ended(probe, task, target.container_id, loop.time() - begun)
@@ -237,8 +218,8 @@ class KubeProbeManager:
 
     def _ended(
         self,
-        probe: _Probe,
-        task: asyncio.Task[ProbeOutcome | None],
+        probe: Probe,
+        task: asyncio.Task[Finding],
         container_id: str,
         seconds: float,
     ) -> None:
@@ -252,7 +233,9 @@ class KubeProbeManager:
             # A probe that breaks on what a server sent must not stop the others, nor itself.
             logger.error("probe broke", extra={"pod": probe.pod.key}, exc_info=error)
         else:
-            found = task.result()
+            probe.last = task.result()
+            probe.last_at = asyncio.get_running_loop().time()
+            found = probe.last.outcome
         if found is not None:
             self._metrics.probed(probe.labels, _WORDS[found], seconds)
         now = asyncio.get_running_loop().time()
@@ -262,7 +245,7 @@ class KubeProbeManager:
         if after is not None and after is not before:
             self._settled(probe, after)
 
-    def _settled(self, probe: _Probe, result: ProbeOutcome) -> None:
+    def _settled(self, probe: Probe, result: ProbeOutcome) -> None:
         logger.debug(
             "probe result",
             extra={
@@ -273,21 +256,3 @@ class KubeProbeManager:
             },
         )
         self._on_result(probe.pod.uid, probe.spec.kind, result)
-
-
-def _probes_of(pod: Pod) -> Iterator[_Probe]:
-    """The probes of regular containers and sidecars."""
-    for container_kind, container in pod.all_containers():
-        if container_kind is ContainerKind.EPHEMERAL:
-            continue
-        if container_kind is ContainerKind.INIT and not is_sidecar(container):
-            continue
-        for kind, field in FIELDS.items():
-            probe = container.get(field)
-            if isinstance(probe, dict):
-                yield _Probe(pod, container_kind, container, ProbeSpec.of(kind, probe))
-
-
-def _field(probe: _Probe) -> api.Probe:
-    found: api.Probe = probe.container.get(FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
-    return found

@@ -19,6 +19,7 @@ from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
 from kubeletpy.handlers.ports import resolve_port
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
+from kubeletpy.probes.report import KEPT_WORDS, Finding
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.expansion import ExpansionTooLong, expand_all
@@ -64,8 +65,8 @@ class Prober:
         self._recorder = recorder
         self._resolver = Resolver()
 
-    async def run(self, target: Target, *, quietly: bool) -> ProbeOutcome | None:
-        """Run a probe once; None: it could not be run. ``quietly``: a failure is not told."""
+    async def run(self, target: Target, *, quietly: bool) -> Finding:
+        """Run a probe once. ``quietly``: a failure is not told."""
         for attempt in range(TRIES):
             try:
                 reply = await self._ask(target)
@@ -76,15 +77,16 @@ class Prober:
                 if not quietly:
                     text = f"probe errored and resulted in unknown state: {error}"
                     self._tell(target, "Unhealthy", text)
-                return None
+                return Finding(None, str(error)[:KEPT_WORDS])
             break
+        words = reply.output[:KEPT_WORDS]
         if reply.answer is Answer.FAILURE:
             if not quietly:
                 self._tell(target, "Unhealthy", f"probe failed: {reply.output}")
-            return ProbeOutcome.FAILURE
+            return Finding(ProbeOutcome.FAILURE, words)
         if reply.answer is Answer.WARNING:
             self._tell(target, "ProbeWarning", f"probe warning: {reply.output}")
-        return ProbeOutcome.SUCCESS
+        return Finding(ProbeOutcome.SUCCESS, words)
 
     def close(self) -> None:
         """Let go of what name look-ups use."""

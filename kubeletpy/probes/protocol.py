@@ -7,6 +7,7 @@ from typing import Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.probes.report import ProbeReport
 from kubeletpy.runtime_manager.protocol import ProbeResults
 
 
@@ -35,4 +36,8 @@ class ProbeManager(Protocol):
 
     def results(self, pod: Pod) -> ProbeResults:
         """The settled results for the containers of a pod."""
+        ...
+
+    def reports(self, pod_uid: str) -> tuple[ProbeReport, ...]:
+        """What each probe of a pod has last found, for explain."""
         ...

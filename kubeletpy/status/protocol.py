@@ -16,6 +16,10 @@ class StatusManager(Protocol):
         """The newest status kept for a pod (static pods: under their own uid)."""
         ...
 
+    def is_told(self, uid: str) -> bool:
+        """Whether the API has the newest status of a pod; also true of a pod without one."""
+        ...
+
     def set_status(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
     ) -> None:

@@ -26,6 +26,7 @@ def test_a_finalizer_is_named(node: Node, namespace: str) -> None:
     node.kubectl("delete", "pod", "held", "--wait=false", namespace=namespace)
     verdict = until_verdict(node, namespace, "held", "example.com/hold")
     assert verdict.startswith("stopped and released, but still in the API")
+    node.wait_event(namespace, "held", "StillTerminating: .*finalizer example.com/hold", timeout=30)
     node.kubectl(
         "patch", "pod", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}',
         namespace=namespace,

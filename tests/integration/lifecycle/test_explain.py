@@ -11,10 +11,10 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
 
 
-def test_each_trouble_has_its_sentence(node2: Node, namespace: str) -> None:
-    node = node2
+def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
     missing = {"configMapKeyRef": {"name": "nope", "key": "a"}}
-    unready = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    complains = ["/bin/sh", "-c", "echo no route to the database; exit 1"]
+    unready = {"exec": {"command": complains}, "periodSeconds": 1}
     node.apply(
         pod("well"),
         pod("crash", container("main", "exit 3")),
@@ -31,7 +31,9 @@ def test_each_trouble_has_its_sentence(node2: Node, namespace: str) -> None:
         "noimage": ("main can't start: ImagePullBackOff", "127.0.0.1:1/none:1", "next try in"),
         "noconfig": ("CreateContainerConfigError", "nope"),
         "init": ("initializing: init container first (1 of 1)",),
-        "unready": ("running, not ready: its readiness probe fails (container main",),
+        "unready": (
+            "running, not ready: its readiness probe fails: no route to the database (container",
+        ),
         "huge": ("refused by this node: OutOfcpu",),
     }.items():
         until_verdict(node, namespace, name, *words)
@@ -41,6 +43,11 @@ def test_each_trouble_has_its_sentence(node2: Node, namespace: str) -> None:
     text = run(node, "explain", f"{namespace}/crash")
     for part in ("Waits for\n  crash backoff  main  until", "Ended runs\n", "Last decisions\n"):
         assert part in text
+    text = run(node, "explain", f"{namespace}/unready")
+    assert re.search(
+        r"Probes\n  main  readiness  counts as failure  last failure.*no route to the database",
+        text,
+    )
     crash = explained(node, namespace, "crash")
     (wait,) = crash["waits"]
     assert 0 < wait["until"] - crash["at"] <= 20
@@ -48,8 +55,7 @@ def test_each_trouble_has_its_sentence(node2: Node, namespace: str) -> None:
     assert "no pod" in run(node, "explain", "-n", namespace, "other", expect=1)
 
 
-def test_the_start_and_the_end_phase_by_phase(node2: Node, namespace: str, tmp_path: Path) -> None:
-    node = node2
+def test_the_start_and_the_end_phase_by_phase(node: Node, namespace: str, tmp_path: Path) -> None:
     first = container("first", "sleep 0.2")
     node.apply(pod("web", container("main", DEAF), initContainers=[first],
                    terminationGracePeriodSeconds=2), namespace=namespace)  # fmt: skip

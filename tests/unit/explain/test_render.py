@@ -15,9 +15,13 @@ from kubeletpy.explain.model import Exit
 from kubeletpy.explain.timeline import Timeline, from_json, timeline
 from kubeletpy.explain.words import duration, milliseconds, one_line
 from kubeletpy.podworkers.history import HistoryEntry
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import Decision, StartError
 from kubeletpy.trace.spans import Chapter, PodTrace, Span
-from tests.unit.explain.facts import NOW, OFFSET, exited, facts, not_ready, waiting
+from tests.unit.explain.facts import NOW, OFFSET, exited, facts, not_ready, running, waiting
+from tests.unit.podworkers.builders import make_pod
 
 EVIL = "\x1b]0;owned\x07\nFAKE LINE <script>"
 
@@ -53,6 +57,45 @@ def test_the_whole_text() -> None:
         "  30s ago           create sandbox, attempt 0  the pod has no sandbox\n"
     ) in text
     assert "Ended runs\n  main  exit code 3 Error  20s ago" in text
+    assert "\x1b" not in text
+
+
+def test_probes_and_what_they_said() -> None:
+    bad, ok = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
+    words = f"no database{EVIL}" + 500 * "x"
+    reports = (
+        ProbeReport("main", ProbeKind.READINESS, bad, Finding(bad, words),
+                    98.0, 2, 3, 101.0),
+        ProbeReport("main", ProbeKind.LIVENESS, ok, Finding(ok, ""), 95.0, 9, 1, 105.0),
+        ProbeReport("main", ProbeKind.STARTUP, None),
+    )  # fmt: skip
+    pod = make_pod(containers=[{"name": "main", "image": "i", "readinessProbe": {}}])
+    status = not_ready(running(ready=False), phase="Running")
+    results = ProbeResults(readiness={"main": bad})
+    found = facts(pod, status=status, probes=results, probe_reports=reports)
+    text = render.pod(as_json(explain(found)))
+    assert text.startswith(
+        "default/web: running, not ready: its readiness probe fails: no database ]0;owned "
+    )
+    rows = text.split("\nProbes\n")[1].split("\n")
+    assert rows[0].startswith("  main  readiness  counts as failure  last failure")
+    assert "2s ago  next in 1s  no database ]0;owned FAKE LINE" in rows[0]
+    assert rows[1].split() == [
+        "main",
+        "liveness",
+        "counts",
+        "as",
+        "success",
+        "last",
+        "success",
+        "5s",
+        "ago",
+        "next",
+        "in",
+        "5s",
+    ]
+    assert rows[2].split() == ["main", "startup", "not", "run", "yet"]
+    assert max(map(len, rows)) < 260
     assert "\x1b" not in text
 
 

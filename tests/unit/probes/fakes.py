@@ -13,6 +13,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Target
+from kubeletpy.probes.report import Finding
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from tests.unit.podworkers.builders import make_pod
@@ -41,6 +42,7 @@ class World:
         self.takes: Callable[[Target], float] = lambda target: 0.0
         self.runs: dict[tuple[str, ProbeKind], list[float]] = defaultdict(list)
         self.quiet: list[bool] = []
+        self.words = ""
         self.told: list[tuple[float, str, ProbeKind, ProbeOutcome]] = []
         self.on_result: Callable[[str, ProbeKind, ProbeOutcome], None] = lambda *result: None
         self.statuses: dict[str, Any] = {}
@@ -62,14 +64,14 @@ class World:
         return asyncio.get_running_loop().time()
 
     # the prober
-    async def run(self, target: Target, *, quietly: bool) -> ProbeOutcome | None:
+    async def run(self, target: Target, *, quietly: bool) -> Finding:
         self.runs[target.pod.uid, target.spec.kind].append(self.now)
         self.quiet.append(quietly)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             await asyncio.sleep(self.takes(target))
-            return self.answer(target)
+            return Finding(self.answer(target), self.words)
         finally:
             self.running -= 1
 

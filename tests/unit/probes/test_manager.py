@@ -287,3 +287,30 @@ async def test_closing_gives_up_what_runs_and_starts_nothing_that_waits() -> Non
     assert world.running == 0
     assert sum(map(len, world.runs.values())) == runs
     assert len(asyncio.all_tasks()) == 1
+
+
+@on_virtual_time
+async def test_what_a_probe_last_found_is_kept_for_people() -> None:
+    world, pod = World(), probed_pod(readinessProbe={**EACH_SECOND, "failureThreshold": 3})
+    world.manager.add_pod(pod)
+    (report,) = world.manager.reports(pod.uid)
+    assert (report.container, report.kind, report.last) == ("main", READINESS, None)
+    world.words, world.answer = "no route to database", lambda target: BAD
+    world.start(pod)
+    await asyncio.sleep(2.2)
+    (report,) = world.manager.reports(pod.uid)
+    assert report.last == (BAD, "no route to database")
+    assert (report.settled, report.streak, report.threshold) == (BAD, 2, 3)
+    assert report.next_at is not None
+    assert report.at <= world.now < report.next_at
+    world.words, world.answer = "", lambda target: None
+    await asyncio.sleep(1)
+    (report,) = world.manager.reports(pod.uid)
+    assert report.last == (None, "")
+    world.takes = lambda target: 50.0
+    world.start(pod, "c2")
+    (report,) = world.manager.reports(pod.uid)
+    assert report.last is None, "that was another container"
+    world.manager.remove_pod(pod.uid)
+    assert world.manager.reports(pod.uid) == ()
+    await world.manager.close()

@@ -9,6 +9,7 @@ import pytest
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.probes.prober import TRIES, Prober, Target
+from kubeletpy.probes.report import KEPT_WORDS
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -46,7 +47,8 @@ async def run(
 ) -> tuple[ProbeOutcome | None, list[str], Runtime]:
     runtime, events = Runtime(*answers or (cri.ExecSyncResponse(),)), Events()
     prober = Prober(runtime, events)  # type: ignore[arg-type]
-    outcome = await prober.run(what, quietly=quietly)
+    outcome, words = await prober.run(what, quietly=quietly)
+    assert len(words) <= KEPT_WORDS
     prober.close()
     assert set(events.paths) <= {"spec.containers{main}"}
     return outcome, events.seen, runtime

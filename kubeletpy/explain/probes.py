@@ -1,0 +1,42 @@
+"""The probes of a pod and what each has last found. Pure.
+
+What containers said to their probes is on one line and cut.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import ProbeView
+from kubeletpy.explain.words import one_line
+from kubeletpy.probes.report import ProbeReport
+
+MAX_WORDS = 160
+
+
+def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
+    """Every probe that has something to say."""
+    return tuple(_view(facts, report) for report in facts.probe_reports)
+
+
+def last_words(facts: PodFacts, container: str, kind: str) -> str:
+    """What a probe's newest run found wrong, "" when it found nothing wrong or said nothing."""
+    for view in probes(facts):
+        if (view.container, view.kind) == (container, kind) and view.last != "success":
+            return view.words
+    return ""
+
+
+def _view(facts: PodFacts, report: ProbeReport) -> ProbeView:
+    found = report.last
+    last = "" if found is None else "error" if found.outcome is None else found.outcome.value
+    return ProbeView(
+        report.container,
+        report.kind.value.lower(),
+        "" if report.settled is None else report.settled.value,
+        last,
+        "" if found is None else one_line(found.words, MAX_WORDS),
+        None if found is None else report.at + facts.wall_offset,
+        report.streak,
+        report.threshold,
+        None if report.next_at is None else report.next_at + facts.wall_offset,
+    )

@@ -1,0 +1,78 @@
+"""One probe of one container: what it is, and where it stands. Must never run anything itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import FIELDS, ProbeSpec, ProbeState
+from kubeletpy.probes.timetable import Entry
+from kubeletpy.runtime_manager.protocol import ProbeOutcome
+
+
+class Probe:
+    """One probe of one container."""
+
+    __slots__ = (
+        *("container", "entry", "kind", "last", "last_at", "pod", "pod_ip", "queued", "spec"),
+        *("state", "task"),
+    )
+
+    def __init__(
+        self, pod: Pod, kind: ContainerKind, container: api.Container, spec: ProbeSpec
+    ) -> None:
+        self.pod = pod
+        self.kind = kind
+        self.container = container
+        self.spec = spec
+        self.state = ProbeState()
+        self.pod_ip = ""
+        self.entry: Entry[Probe] | None = None
+        self.task: asyncio.Task[Finding] | None = None
+        self.last: Finding | None = None
+        self.last_at = 0.0
+        self.queued = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """As metrics name it."""
+        pod = self.pod
+        return (self.spec.kind.value, self.container["name"], pod.name, pod.namespace, pod.uid)
+
+
+def probes_of(pod: Pod) -> Iterator[Probe]:
+    """The probes of regular containers and sidecars."""
+    for container_kind, container in pod.all_containers():
+        if container_kind is ContainerKind.EPHEMERAL:
+            continue
+        if container_kind is ContainerKind.INIT and not is_sidecar(container):
+            continue
+        for kind, field in FIELDS.items():
+            probe = container.get(field)
+            if isinstance(probe, dict):
+                yield Probe(pod, container_kind, container, ProbeSpec.of(kind, probe))
+
+
+def report(probe: Probe) -> ProbeReport:
+    """What it has last found."""
+    state, spec = probe.state, probe.spec
+    succeeded = state.last is ProbeOutcome.SUCCESS
+    return ProbeReport(
+        probe.container["name"],
+        spec.kind,
+        state.result,
+        probe.last,
+        probe.last_at,
+        state.streak,
+        spec.success_threshold if succeeded else spec.failure_threshold,
+        state.due,
+    )
+
+
+def field_of(probe: Probe) -> api.Probe:
+    """The probe as the container's spec has it."""
+    found: api.Probe = probe.container.get(FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
+    return found

@@ -1,0 +1,81 @@
+"""Pods that should be gone by now: each blocker is named in an event, once in a while."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.api import types as api
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.stuck import AGAIN_S, REASON, StuckPods, held_up_by
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.status.manager import WriteProblem
+from tests.unit.explain.facts import NOW, doing, facts, failed
+from tests.unit.explain.test_verdict import DELETED, HELD
+from tests.unit.podworkers.builders import make_pod
+
+LATE: dict[str, Any] = {"terminating_at": NOW - 41, "grace": 30, "started_terminating": True}
+RELEASING: dict[str, Any] = {**LATE, "terminated_at": NOW - 11}
+DONE: dict[str, Any] = {**RELEASING, "finished": True}
+CASES: list[tuple[str, dict[str, Any], str | None]] = [
+    ("runs", {}, None),
+    ("within its grace period", {"worker": {**LATE, "terminating_at": NOW - 39}}, None),
+    ("hook", {"trace": doing("preStop hook", "main", 41, 30), "worker": LATE}, "hook main"),
+    ("signal", {"trace": doing("StopContainer", "main", 41), "worker": LATE}, "grace period main"),
+    ("call", {"trace": doing("StopPodSandbox", "ab", 9), "worker": LATE}, "runtime call ab"),
+    ("runtime", {"runtime_error": "it is down", "worker": LATE}, "runtime"),
+    (
+        "kill fails",
+        {"last_step": failed("kill", "no answer", Stage.TERMINATING), "worker": LATE},
+        "stop",
+    ),
+    ("nothing known", {"worker": LATE}, "worker"),
+    ("just stopped", {"worker": {**RELEASING, "terminated_at": NOW - 9}}, None),
+    (
+        "volumes fail",
+        {"last_step": failed("volumes", "busy", Stage.TERMINATED), "worker": RELEASING},
+        "volume",
+    ),
+    ("volumes hang", {"trace": doing("take volumes down", "", 9), "worker": RELEASING}, "release"),
+    (
+        "API",
+        {"worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},
+        "API write pod status",
+    ),
+    ("finalizer", {"pod": HELD, "worker": DONE}, "finalizer example.com/hold"),
+    ("asked", {"worker": DONE}, "API"),
+    ("a job that has ended", {"pod": make_pod(), "worker": DONE}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "what"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_what_holds_it_up(changes: dict[str, Any], what: str | None) -> None:
+    found = held_up_by(facts(**{"pod": DELETED, **changes}))
+    assert (found and found[0]) == what
+
+
+def test_the_event_names_it_and_is_not_repeated_each_time() -> None:
+    told: list[str] = []
+    now: list[PodFacts] = []
+
+    class Events:
+        def event(self, _to: api.ObjectReference, _type: str, reason: str, message: str) -> None:
+            assert reason == REASON
+            told.append(message)
+
+    stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())
+    stuck.look()
+    problem = WriteProblem(NOW - 60, "forbidden", 9)
+    now.append(facts(DELETED, worker=DONE, write_problem=problem))
+    stuck.look()
+    now[0] = replace(now[0], write_problem=replace(problem, count=10))
+    stuck.look()
+    assert told == ["Still terminating after 41s: API write pod status: forbidden (tried 9 times)"]
+    now[0] = replace(now[0], now=NOW + AGAIN_S)
+    stuck.look()
+    now[0] = replace(now[0], write_problem=None)
+    stuck.look()
+    assert [text.split(": ")[1] for text in told[1:]] == ["API write pod status", "API"]
+    assert len(told) == 3
