@@ -56,7 +56,7 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
     if facts.ready:
         begun = [view.since for view in views if view.kind == "container" and view.since]
         how = f", for {duration(facts.now - max(begun))}" if begun else ""
-        if blocker is not None and blocker.kind in ("runtime", "API write"):
+        if blocker is not None and blocker.kind in ("runtime", "API write", "resize"):
             return f"running and ready{how}; but {_sentence(facts, blocker)}", False
         return f"running and ready{how}{_restarts(facts)}", True
     if blocker is not None:
@@ -144,6 +144,9 @@ def _sentence(facts: PodFacts, wait: Wait) -> str:
             return f"the container runtime can't be used: {wait.why}"
         case "API write":
             return f"the API does not take its status{since}: {wait.why}"
+        case "resize":
+            why = f": {wait.why}" if wait.why else ""
+            return f"the resize it asks for is {wait.subject}{since}{why}"
         case "finalizer":
             return f"finalizer {wait.subject} keeps it{since}"
         case _:

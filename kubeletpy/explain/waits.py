@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubeletpy.api.times import parse_time
 from kubeletpy.explain.containers import containers
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Action, ContainerView, Wait
@@ -81,6 +82,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
         yield from _starts(facts)
         yield from _init(facts)
         yield from _readiness(facts)
+        yield from _resizes(facts)
     yield from _api(facts)
 
 
@@ -176,6 +178,20 @@ def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
         if gate.get("conditionType") not in held:
             subject = gate.get("conditionType") or ""
             yield Wait("readiness gate", subject, "nobody has set this condition to True")
+
+
+def _resizes(facts: PodFacts) -> Iterator[Wait]:
+    """Resizes in place that are not allocated, or not done."""
+    for condition in facts.status.get("conditions") or ():
+        kind, reason = condition.get("type"), condition.get("reason") or ""
+        began = condition.get("lastTransitionTime")
+        since = parse_time(began) if began else None
+        said = one_line(condition.get("message") or "")
+        if kind == "PodResizePending":
+            subject = "infeasible" if reason == "Infeasible" else "deferred"
+            yield Wait("resize", subject, said, since)
+        elif kind == "PodResizeInProgress":
+            yield Wait("resize", "failing" if reason == "Error" else "in progress", said, since)
 
 
 def _api(facts: PodFacts) -> Iterator[Wait]:

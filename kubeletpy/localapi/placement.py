@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from kubeletpy.api import quantity
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.pod import Pod
 
 _TERMINAL = ("Succeeded", "Failed")
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -175,7 +177,7 @@ def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
     for other in bound:
         if (other.get("status") or {}).get("phase") not in _TERMINAL:
             used["pods"] += 1000
-            used.update(requests_of(other))
+            used.update(requests_of(_as_large_as_now(other)))
     reasons = []
     if used["pods"] + 1000 > room.get("pods", 0):
         reasons.append("Too many pods")
@@ -183,6 +185,13 @@ def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
         if amount and used[name] + amount > room.get(name, 0):
             reasons.append(f"Insufficient {name}")
     return reasons
+
+
+def _as_large_as_now(pod: JSON) -> JSON:
+    """The pod with what it is asked to be, was given or still has, whatever is most."""
+    if not (pod.get("status") or {}).get("containerStatuses"):
+        return pod
+    return in_force(Pod(pod)).object  # type: ignore[arg-type,return-value]
 
 
 def _host_ports(spec: JSON) -> set[tuple[str, str, int]]:

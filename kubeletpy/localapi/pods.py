@@ -163,22 +163,32 @@ def only_ephemeral_containers(new: JSON, old: JSON) -> JSON:
 
 
 def only_resources(new: JSON, old: JSON) -> JSON:
-    """The old pod with the new one's resources and resize policies, container by container."""
-    spec = dict(old["spec"])
+    """The old pod with the new one's resources and resize policies, container by container.
+
+    Containers that are not the same ones in the same order are taken as they come: validation says
+    what is wrong with that.
+    """
     new_spec: JSON = new.get("spec") or {}
-    for key in ("initContainers", "containers"):
-        wanted = {container.get("name"): container for container in new_spec.get(key) or ()}
+    lists = {key: new_spec.get(key) or [] for key in ("initContainers", "containers")}
+    spec = dict(old["spec"])
+    if any(len(lists[key]) != len(spec.get(key) or []) for key in lists):
+        return {**old, "spec": new_spec}
+    for key, wanted in lists.items():
         if spec.get(key):
-            spec[key] = [
-                _with_resources(container, wanted.get(container["name"])) for container in spec[key]
-            ]
+            spec[key] = _with_resources(spec[key], wanted)
+    spec.pop("resources", None)
     if "resources" in new_spec:
         spec["resources"] = new_spec["resources"]
     return {**old, "spec": spec}
 
 
-def _with_resources(container: JSON, wanted: JSON | None) -> JSON:
-    if wanted is None:
-        return container
-    taken: JSON = {key: wanted[key] for key in ("resources", "resizePolicy") if key in wanted}
-    return {**container, **taken}
+def _with_resources(containers: list[JSON], wanted: list[JSON]) -> list[JSON]:
+    pairs = list(zip(containers, wanted, strict=True))
+    if any(container.get("name") != new.get("name") for container, new in pairs):
+        return wanted
+    made = []
+    for container, new in pairs:
+        kept: JSON = {k: v for k, v in container.items() if k not in ("resources", "resizePolicy")}
+        taken: JSON = {key: new[key] for key in ("resources", "resizePolicy") if key in new}
+        made.append({**kept, **taken})
+    return made

@@ -74,7 +74,9 @@ class Scheduler:
     def _matters(self, change: Change) -> bool:
         phase = (change.object.get("status") or {}).get("phase")
         old = ((change.previous or {}).get("status") or {}).get("phase")
-        return (phase in _TERMINAL and old not in _TERMINAL) or is_waiting(change.object)
+        if (phase in _TERMINAL and old not in _TERMINAL) or is_waiting(change.object):
+            return True
+        return _given(change.object) != _given(change.previous or {})
 
     def _soon(self) -> None:
         # Not inside the write that told us: one pass for all that changes in this turn.
@@ -167,6 +169,14 @@ class Scheduler:
             self._registry.create(SCHEDULER, "events", event, about["namespace"])
         except ApiError as error:
             logger.debug("An event was not written", extra={"error": str(error)})
+
+
+def _given(pod: JSON) -> list[JSON | None]:
+    """The resources of a pod's containers, wanted and real: a resize may leave room."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    holders = [spec, status, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    holders += [*(status.get("containerStatuses") or ())]
+    return [holder.get("resources") for holder in holders]
 
 
 def _order(pod: JSON) -> tuple[int, str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi import pod_admission
-from kubeletpy.localapi.validation import formats, metadata, pod_spec
+from kubeletpy.localapi.validation import formats, metadata, pod_resize, pod_spec
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -23,7 +22,6 @@ _UPDATABLE = ",".join(
         "negative)",
     )
 )
-_RESIZABLE = ("cpu", "memory")
 _MAX_PATHS = 10
 
 
@@ -45,7 +43,7 @@ def validate(report: Report, new: JSON, old: JSON, subresource: str) -> None:
         if mirror:
             report.forbidden("", "static pods cannot be resized")
         else:
-            _resize(report, new["spec"], old["spec"])
+            pod_resize.validate(report, new, old)
     else:
         _spec(report, new["spec"], old["spec"])
 
@@ -164,47 +162,6 @@ def _ephemeral(report: Report, new: JSON, old: JSON) -> None:
                 f'existing ephemeral containers "{name}" may not be changed\nchanged: {changed}'
             )
             report.forbidden(path, detail)
-
-
-def _without_compute(container: JSON) -> JSON:
-    resources = dict(container.get("resources") or {})
-    for kind in ("requests", "limits"):
-        rest = {k: v for k, v in (resources.get(kind) or {}).items() if k not in _RESIZABLE}
-        resources[kind] = rest
-    return {**container, "resources": resources}
-
-
-def _resize(report: Report, new: JSON, old: JSON) -> None:
-    if pod_admission.qos_class(new) != pod_admission.qos_class(old):
-        detail = "Pod QOS Class may not change as a result of resizing"
-        report.invalid("spec", pod_admission.qos_class(old), detail)
-    for key in ("containers", "initContainers"):
-        after = [container.get("name") for container in new.get(key) or ()]
-        before = [container.get("name") for container in old.get(key) or ()]
-        if after != before:
-            detail = "containers may not be added, removed or reordered on resize"
-            report.forbidden(f"spec.{key}", detail)
-            return
-    stripped_new, stripped_old = dict(new), dict(old)
-    for key in ("containers", "initContainers"):
-        if new.get(key):
-            stripped_new[key] = [_without_compute(container) for container in new[key]]
-            stripped_old[key] = [_without_compute(container) for container in old[key]]
-    if stripped_new != stripped_old:
-        report.forbidden("spec", "only cpu and memory resources are mutable")
-        return
-    for key in ("containers", "initContainers"):
-        for index, container in enumerate(new.get(key) or ()):
-            _kept_amounts(report, container, old[key][index], f"spec.{key}[{index}].resources")
-
-
-def _kept_amounts(report: Report, new: JSON, old: JSON, path: str) -> None:
-    for kind in ("requests", "limits"):
-        before = (old.get("resources") or {}).get(kind) or {}
-        after = (new.get("resources") or {}).get(kind) or {}
-        for name in _RESIZABLE:
-            if name in before and name not in after:
-                report.forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed")
 
 
 def _status(report: Report, new: JSON, old: JSON) -> None:

@@ -189,6 +189,28 @@ def shown(**containers):
             5,
         ),
         (pod(a=needs("cpu=1"), status=shown(a=({}, {"cpu": "9"}))), 1, 0),
+        (
+            pod(
+                a=needs("cpu=64 memory=9"),
+                status={
+                    **shown(a=(needs("cpu=1 memory=1"), {"cpu": "2"})),
+                    "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+                },
+            ),
+            2,
+            1,
+        ),
+        (
+            pod(
+                a=needs("cpu=64"),
+                status={
+                    **shown(a=(needs("cpu=1"), {"cpu": "2"})),
+                    "conditions": [{"type": "PodResizePending", "reason": "Deferred"}],
+                },
+            ),
+            64,
+            0,
+        ),
         (pod(a={}, b=needs("cpu=1"), status=shown(a=(needs("cpu=2"), {}))), 3, 0),
         (
             pod(

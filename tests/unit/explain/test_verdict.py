@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.api.times import format_time
 from kubeletpy.explain.gather import explain
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.podworkers.records import Stage
@@ -46,6 +47,26 @@ PULL = StartError("ImagePullBackOff", 'Back-off pulling image "x": no such host'
 CONFIG = StartError("CreateContainerConfigError", 'configmap "nope" not found')
 STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("well", {}, "running and ready, for 20s", True),
+    (
+        "a resize that waits",
+        {
+            "status": {
+                "conditions": [
+                    {"type": "Ready", "status": "True"},
+                    {
+                        "type": "PodResizePending",
+                        "status": "True",
+                        "reason": "Deferred",
+                        "message": "Node didn't have enough resource: cpu",
+                        "lastTransitionTime": format_time(NOW - 90),
+                    },
+                ]
+            }
+        },
+        "running and ready, for 20s; but the resize it asks for is deferred for 1m30s: "
+        "Node didn't have enough resource: cpu",
+        False,
+    ),
     (
         "well after restarts",
         {"status": {"containerStatuses": [running(restartCount=2)]}},

@@ -83,6 +83,42 @@ async def test_room_that_becomes_free_is_used() -> None:
 
 
 @on_virtual_time
+async def test_a_pod_counts_for_the_most_it_may_have_until_its_resize_is_done() -> None:
+    registry, _ = _started()
+    _ready_node(registry)
+    registry.create(ADMIN, "pods", pod("a", **_asks("2")), "default")
+    await settle()
+
+    def shown(cpu: str, **more: Any) -> None:
+        actual = {"requests": {"cpu": cpu}}
+        entry = {"name": "c", "resources": actual, "allocatedResources": {"cpu": cpu}}
+        status = {"status": {"containerStatuses": [entry], **more}}
+        registry.patch(NODE, "pods", "a", status, "default", subresource="status")
+
+    def resize(cpu: str) -> None:
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
+        registry.patch(ADMIN, "pods", "a", {"spec": spec}, "default", subresource="resize")
+
+    shown("2")
+    resize("1")
+    registry.create(ADMIN, "pods", pod("b", **_asks("500m")), "default")
+    await settle()
+    assert _where(registry, "b") == ""
+    shown("1")
+    await settle()
+    assert _where(registry, "b") == "n1"
+    resize("64")
+    registry.create(ADMIN, "pods", pod("c", **_asks("500m")), "default")
+    await settle()
+    assert _where(registry, "c") == ""
+    never = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    shown("1", conditions=[never])
+    registry.patch(ADMIN, "nodes", "n1", {"metadata": {"labels": {"look": "again"}}})
+    await settle()
+    assert _where(registry, "c") == "n1"
+
+
+@on_virtual_time
 async def test_a_pod_that_ends_frees_its_room() -> None:
     registry, _ = _started()
     _ready_node(registry)

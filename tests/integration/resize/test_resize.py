@@ -1,0 +1,196 @@
+"""Pods resized in place with real kubectl on real containerds: seen from the kernel and the API."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.lifecycle.command import run
+from tests.integration.node.machine import Node, container_status, status
+from tests.integration.node.pods import container, pod
+
+CGROUPS = Path("/sys/fs/cgroup")
+MI = 1 << 20
+
+
+def sized(requests: str, limits: str = "", name: str = "main", **more: Any) -> JSON:
+    """A container with resources as ``cpu=100m memory=64Mi``."""
+    return container(name, resources=resources(requests, limits), **more)
+
+
+def resources(requests: str = "", limits: str = "") -> JSON:
+    made: JSON = {}
+    for kind, words in (("requests", requests), ("limits", limits)):
+        if words:
+            made[kind] = dict(word.split("=") for word in words.split())
+    return made
+
+
+def resize(node: Node, namespace: str, name: str, **containers: JSON) -> str:
+    """What a user types; each keyword is a container with its new resources."""
+    wanted = [{"name": one, "resources": new} for one, new in containers.items()]
+    patch = json.dumps({"spec": {"containers": wanted}})
+    return node.kubectl(
+        "patch", "pod", name, "--subresource", "resize", "--patch", patch, namespace=namespace
+    )
+
+
+def pod_group(node: Node, made: JSON) -> str:
+    uid, quality = made["metadata"]["uid"], status(made)["qosClass"]
+    groups = {"Guaranteed": "", "Burstable": "/burstable"}
+    return f"{node.cgroup_root}/kubepods{groups[quality]}/pod{uid}"
+
+
+def container_group(node: Node, made: JSON) -> str:
+    pid = node.container_pid(container_status(made)["containerID"])
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    return next(line.split(":", 2)[2] for line in lines if ":memory:" in line)
+
+
+def read(path: str, file: str) -> str:
+    return (CGROUPS / file.split(".")[0] / path.strip("/") / file).read_text().strip()
+
+
+def conditions(made: JSON) -> dict[str, JSON]:
+    return {
+        one["type"]: one
+        for one in status(made).get("conditions") or ()
+        if one["type"].startswith("PodResize")
+    }
+
+
+def has(wanted: JSON) -> Any:
+    """Whether a pod's only container runs with resources, and nothing is pending."""
+
+    def check(made: JSON) -> bool:
+        found = container_status(made) if made else {}
+        shown = {k: v for k, v in (found.get("resources") or {}).items() if v}
+        return shown == wanted and not conditions(made)
+
+    return check
+
+
+def test_more_cpu_without_a_restart(node: Node, namespace: str) -> None:
+    node.apply(pod("a", sized("cpu=100m memory=32Mi", "cpu=200m memory=64Mi")), namespace=namespace)
+    before = node.wait_running(namespace, "a")
+    group, own = pod_group(node, before), container_group(node, before)
+    assert read(own, "cpu.cfs_quota_us") == "20000"
+    new = resources("cpu=300m memory=48Mi", "cpu=500m memory=96Mi")
+    assert "patched" in resize(node, namespace, "a", main=new)
+    after = node.wait_pod(namespace, "a", has(new), "resized")
+    for path in (own, group):
+        assert read(path, "cpu.cfs_quota_us") == "50000"
+        assert read(path, "cpu.shares") == "307"
+        assert read(path, "memory.limit_in_bytes") == str(96 * MI)
+    was, now = container_status(before), container_status(after)
+    assert now["containerID"] == was["containerID"]
+    assert now["restartCount"] == 0
+    assert now["allocatedResources"] == new["requests"]
+    assert status(after)["observedGeneration"] == after["metadata"]["generation"] == 2
+    started = node.wait_event(namespace, "a", "ResizeStarted: Pod resize started: ")
+    summary = json.loads(started.split(": ", 2)[2])
+    assert summary["containers"] == [{"name": "main", "resources": new}]
+    assert summary["generation"] == 2
+    node.wait_event(namespace, "a", "ResizeCompleted: Pod resize completed: ")
+
+
+def test_less_cpu_and_memory(node: Node, namespace: str) -> None:
+    node.apply(pod("a", sized("cpu=300m memory=48Mi", "cpu=500m memory=96Mi")), namespace=namespace)
+    before = node.wait_running(namespace, "a")
+    new = resources("cpu=100m memory=32Mi", "cpu=200m memory=64Mi")
+    resize(node, namespace, "a", main=new)
+    after = node.wait_pod(namespace, "a", has(new), "resized")
+    for path in (container_group(node, before), pod_group(node, before)):
+        assert read(path, "cpu.cfs_quota_us") == "20000"
+        assert read(path, "memory.limit_in_bytes") == str(64 * MI)
+    assert container_status(after)["restartCount"] == 0
+
+
+def test_memory_that_wants_a_restart(node: Node, namespace: str) -> None:
+    policy = [
+        {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+    ]
+    one = sized("memory=32Mi", "memory=64Mi", resizePolicy=policy)
+    node.apply(pod("a", one), namespace=namespace)
+    node.wait_running(namespace, "a")
+    new = resources("memory=32Mi", "memory=128Mi")
+    resize(node, namespace, "a", main=new)
+    after = node.wait_pod(
+        namespace,
+        "a",
+        lambda made: has(new)(made) and container_status(made)["restartCount"] == 1,
+        "restarted with more memory",
+    )
+    assert read(container_group(node, after), "memory.limit_in_bytes") == str(128 * MI)
+    assert read(pod_group(node, after), "memory.limit_in_bytes") == str(128 * MI)
+    node.wait_event(namespace, "a", "Killing: Container main resize requires restart")
+
+
+def test_what_does_not_fit_waits_until_another_pod_ends(node: Node, namespace: str) -> None:
+    node.apply(pod("a", sized("cpu=600m")), pod("b", sized("cpu=700m")), namespace=namespace)
+    first = node.wait_running(namespace, "a")
+    node.wait_running(namespace, "b")
+    resize(node, namespace, "a", main=resources("cpu=1500m"))
+    waits = node.wait_pod(
+        namespace, "a", lambda made: "PodResizePending" in conditions(made), "deferred"
+    )
+    pending = conditions(waits)["PodResizePending"]
+    assert pending["status"] == "True"
+    assert pending["reason"] == "Deferred"
+    assert pending["message"].startswith("Node didn't have enough resource: cpu, requested: 1500, ")
+    assert pending["observedGeneration"] == 2
+    assert container_status(waits)["allocatedResources"] == {"cpu": "600m"}
+    assert container_status(waits)["resources"] == resources("cpu=600m")
+    node.wait_event(namespace, "a", "ResizeDeferred: Pod resize OutOfcpu: ")
+    said = run(node, "explain", f"{namespace}/a")
+    assert "but the resize it asks for is deferred" in said
+    assert "Node didn't have enough resource: cpu" in said
+    node.api.delete("pods", namespace, "b", grace=1)
+    after = node.wait_pod(namespace, "a", has(resources("cpu=1500m")), "resized")
+    assert container_status(after)["restartCount"] == 0
+    assert container_status(after)["containerID"] == container_status(first)["containerID"]
+    assert read(pod_group(node, after), "cpu.shares") == "1536"
+
+
+def test_what_was_asked_while_the_agent_was_dead(node: Node, namespace: str) -> None:
+    """What fits is done; what does not fit waits, and the pod runs on as it was."""
+    node.apply(pod("a", sized("cpu=100m")), pod("b", sized("cpu=200m")), namespace=namespace)
+    first = [node.wait_running(namespace, name) for name in ("a", "b")]
+    node.kill()
+    resize(node, namespace, "a", main=resources("cpu=300m"))
+    resize(node, namespace, "b", main=resources("cpu=64"))
+    node.start_agent()
+    a = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
+    b = node.wait_pod(
+        namespace, "b", lambda made: "PodResizePending" in conditions(made), "deferred"
+    )
+    assert read(pod_group(node, a), "cpu.shares") == "307"
+    assert read(pod_group(node, b), "cpu.shares") == "204"
+    for was, now in zip(first, (a, b), strict=True):
+        assert status(now)["phase"] == "Running"
+        assert container_status(now)["containerID"] == container_status(was)["containerID"]
+        assert container_status(now)["restartCount"] == 0
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.03, 0.1])
+def test_the_agent_dies_in_the_middle(node: Node, namespace: str, moment: float) -> None:
+    one = sized("cpu=100m memory=32Mi", "cpu=200m memory=64Mi")
+    node.apply(pod("a", one), namespace=namespace)
+    before = node.wait_running(namespace, "a")
+    new = resources("cpu=300m memory=64Mi", "cpu=500m memory=128Mi")
+    resize(node, namespace, "a", main=new)
+    time.sleep(moment)
+    node.kill()
+    node.start_agent()
+    after = node.wait_pod(namespace, "a", has(new), "resized")
+    assert container_status(after)["containerID"] == container_status(before)["containerID"]
+    assert container_status(after)["restartCount"] == 0
+    for path in (container_group(node, after), pod_group(node, after)):
+        assert read(path, "cpu.cfs_quota_us") == "50000"
+        assert read(path, "memory.limit_in_bytes") == str(128 * MI)
