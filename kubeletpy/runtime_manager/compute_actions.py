@@ -134,6 +134,9 @@ def _with_new_sandbox(
             StartContainer(ContainerKind.INIT, inits[0], "it is first in a new sandbox"),
         )
         starts, held = (), ()
+    resize = NOTHING
+    if in_effect is not None:
+        resize = plan_resize(pod, (), (*pod.init_containers, *pod.containers), in_effect)
     return PodActions(
         kill_pod=True,
         create_sandbox=True,
@@ -142,11 +145,10 @@ def _with_new_sandbox(
         init_to_start=init_starts,
         regular_to_start=starts,
         kill_pod_reason=sandbox.reason,
-        resize=NOTHING
-        if in_effect is None
-        else plan_resize(pod, (), (*pod.init_containers, *pod.containers), in_effect),
+        resize=resize,
         decisions=(
             Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),
+            *resize.decisions,
             *held,
             *(start_decision(start) for start in (*init_starts, *starts)),
         ),
@@ -222,8 +224,7 @@ def _with_sandbox(
         resizes = (*init.resizes, *(v.resize for v in verdicts if v.resize is not None))
         starting = [start.container for start in (*init_starts, *regular)]
         resize = plan_resize(pod, resizes, starting, in_effect)
-        if resize.pod:
-            decisions.append(Decision("set the limits of the pod", resize.pod))
+        decisions += resize.decisions
     return PodActions(
         kill_pod=bool(kill_reason),
         create_sandbox=False,

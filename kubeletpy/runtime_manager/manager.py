@@ -123,16 +123,20 @@ class KubeRuntimeManager:
         except CRIError as error:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         pod = request.pod
+        in_effect = self._in_effect.of(pod, status)
         plan = compute_pod_actions(
             pod,
             status,
             request.probes,
             all_containers_restarting=restart_all_active(pod, status),
-            in_effect=self._in_effect.of(pod, status),
+            in_effect=in_effect,
         )
         self._in_effect.note(pod, plan.resize)
         if plan.nothing_to_do:
-            return PodSyncResult(decisions=plan.decisions)
+            waits = resize_in_progress(pod, status, in_effect)
+            return PodSyncResult(
+                decisions=plan.decisions, resize=ResizeOutcome(in_progress=True) if waits else None
+            )
         run = SyncRun(request, status, plan, StatusDraft(status), plan.sandbox_id, status.ips)
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
         if user_namespaced:
@@ -221,17 +225,15 @@ class KubeRuntimeManager:
         """Wait for the runtime to end what it was asked for, at most ``timeout`` seconds."""
         await self._tools.mutations.drain(timeout)
 
-    def resize_in_progress(self, pod: Pod, status: PodRuntimeStatus) -> bool:
-        """Whether anything of a pod runs with other resources than it is to have."""
-        return resize_in_progress(pod, status, self._in_effect.of(pod, status))
-
     def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
-        plan = run.plan
-        if plan.resize.empty:
+        planned = not run.plan.resize.empty
+        if planned:
+            self._in_effect.resized(run.pod.uid, worked=run.resize_done)
+        differs = resize_in_progress(run.pod, after, self._in_effect.of(run.pod, after))
+        if not planned and not differs:
             return None
-        self._in_effect.resized(run.pod.uid, worked=run.resize_done)
         return ResizeOutcome(
-            in_progress=bool(run.resize_error) or self.resize_in_progress(run.pod, after),
+            in_progress=differs or bool(run.resize_error),
             error=run.resize_error,
             done=tuple(run.resized),
         )

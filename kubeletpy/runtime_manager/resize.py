@@ -99,6 +99,11 @@ class ResizePlan:
         """Whether nothing is to be changed."""
         return not (self.memory or self.cpu or self.pod)
 
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What is done about the pod as a whole, for people."""
+        return (Decision("set the limits of the pod", self.pod),) if self.pod else ()
+
     def updates(self, resource: Resource) -> tuple[ContainerUpdate, ...]:
         """The updates of one resource, in their order."""
         return self.memory if resource is Resource.MEMORY else self.cpu

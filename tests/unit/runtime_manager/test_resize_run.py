@@ -18,6 +18,7 @@ from kubeletpy.runtime_manager.pod_limits import (
     PodLimits,
     PodLimitsError,
 )
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.resize_steps import applied
 from kubeletpy.runtime_manager.results import ResizeOutcome, SyncAction
 from kubeletpy.runtime_manager.seams import Seams
@@ -475,3 +476,38 @@ async def test_resources_of_the_whole_pod_are_recorded(make: Callable[..., Resiz
     assert node.changes == [f"s shares=100 quota=200000 memory={100 * MI}", "cgroup quota=200000"]
     assert node.records.get_pod_level("uid-1") == bigger
     assert not result.resize.in_progress
+
+
+@on_virtual_time
+async def test_what_waits_to_be_resized_is_told(make: Callable[..., Resized]) -> None:
+    node = make()
+    probe = {"exec": {"command": ["true"]}}
+
+    def pod(resources: Any) -> Pod:
+        return make_pod("app", init=(sidecar("side", resources=resources, startupProbe=probe),))
+
+    bigger = res("1", "64Mi", "1", "128Mi")
+    await node.sync(pod(SMALL))
+    waits = await node.sync(pod(bigger))
+    assert not waits.acted
+    assert waits.resize == ResizeOutcome(in_progress=True)
+    probes = ProbeResults(startup={"container-side-0": ProbeOutcome.SUCCESS})
+    result = await node.node.sync(pod(bigger), probes=probes)
+    assert result.resize == ResizeOutcome(in_progress=False, done=("side",))
+
+
+@on_virtual_time
+async def test_a_pod_that_is_made_anew_finds_its_new_limits(
+    make: Callable[..., Resized],
+) -> None:
+    node = make()
+    assert (await node.sync(with_(SMALL))).resize is None
+    node.want(memory=200 * MI)
+    await node.runtime.stop_pod_sandbox("sandbox-web-0")
+    await node.node.refresh(make_pod())
+    result = await node.sync(with_(res("100m", "64Mi", "200m", "256Mi")))
+    order = [call.split(" ")[0] for call in node.changes]
+    made = order.index("run_pod_sandbox")
+    assert order[made : made + 4] == ["run_pod_sandbox", "s", "cgroup", "create_container"]
+    assert result.resize == ResizeOutcome(in_progress=False)
+    assert "set the limits of the pod" in [d.what for d in result.decisions]
