@@ -16,7 +16,7 @@ from kubeletpy.cgroups.names import PodCgroupNames, parse_root
 from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
+from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
 from kubeletpy.runtime_manager.results import ResizeOutcome
 from kubeletpy.runtime_manager.seams import Seams
 from tests.integration.runtime_node import (
@@ -74,7 +74,10 @@ async def resizing_node(
     work_dir: Path,
     cgroup_root: str,
     records: ActuatedInMemory | None = None,
+    *,
+    per_qos: bool = True,
 ) -> AsyncIterator[Node]:
+    """``per_qos`` False: pods have no cgroups of their own."""
     names = PodCgroupNames(root=parse_root(cgroup_root))
     tree = CgroupTree(detect(), TreeOptions(names=names))
     tree.prepare()
@@ -87,9 +90,9 @@ async def resizing_node(
         in_use=lambda uid: True,
     )
     records = records or ActuatedInMemory()
-    seams = Seams(
-        cgroup_parent=cgroups.parent, pod_limits=KernelPodLimits(tree, cgroups), actuated=records
-    )
+    pod_limits = KernelPodLimits(tree, cgroups) if per_qos else NoPodCgroupLimits()
+    parent = cgroups.parent if per_qos else lambda pod: cgroup_root
+    seams = Seams(cgroup_parent=parent, pod_limits=pod_limits, actuated=records)
     async with runtime_node(containerd, work_dir, cgroup_root, seams=seams) as runtime:
         yield Node(runtime, cgroups, tree, records)
 
@@ -236,3 +239,30 @@ async def test_an_agent_that_lost_its_records(
         assert node.of_pod(pod)["memory"] == 32 * MI
         assert result.resize == ResizeOutcome(in_progress=False)
         await node.runtime.kill(pod, pod.uid)
+
+
+async def test_a_sidecar_and_pods_without_cgroups_of_their_own(
+    containerd: Containerd, work_dir: Path, cgroup_root: str
+) -> None:
+    def pod_with(amounts: dict[str, Any]) -> Pod:
+        sidecar = make_container("side", restartPolicy="Always", resources=amounts)
+        spec = {**made.spec, "initContainers": [sidecar]}
+        return Pod({**made.object, "spec": spec})  # type: ignore[typeddict-item]
+
+    made = make_pod("side", [make_container("main")])
+    async with resizing_node(containerd, work_dir, cgroup_root, per_qos=False) as node:
+        pod = pod_with(resources("100m", "32Mi"))
+        while not (await node.runtime.refresh(pod)).newest("main"):
+            result = await node.runtime.sync(pod)
+            assert not result.failed, result.error_message()
+        before = started(pod, node, "side")
+        bigger = pod_with(resources("200m", "64Mi"))
+        result = await node.runtime.sync(bigger)
+        assert result.resize == ResizeOutcome(in_progress=False, done=("side",))
+        assert await node.of_container(pod, "side") == {
+            "shares": 204,
+            "quota": 20_000,
+            "memory": 64 * MI,
+        }
+        assert started(pod, node, "side") == before
+        await node.runtime.kill(bigger, pod.uid)
