@@ -22,6 +22,8 @@ from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.tls import PairInUse
+from kubeletpy.stats.build import machine, make_collector
+from kubeletpy.stats.views import StatsViews
 
 if TYPE_CHECKING:
     from kubeletpy.agent import Agent
@@ -121,6 +123,33 @@ def rotate_logs(agent: Agent, settings: KubeletSettings, stack: AsyncExitStack) 
     stack.callback(task.cancel)
 
 
+def _stats(
+    agent: Agent, settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack
+) -> StatsViews:
+    """What is used on the node, collected when somebody asks."""
+    parts = agent.parts
+    collector = make_collector(
+        settings,
+        SystemClock(),
+        runtime=parts.runtime,
+        images=parts.images,
+        pods=agent.pods,
+        cache=agent.cache,
+        tree=parts.cgroups,
+        root_dir=str(parts.root_dir),
+        runtime_cgroups=flags.runtime_cgroups,
+    )
+    stack.push_async_callback(collector.close)
+    from_runtime = settings.feature_gates.enabled("PodAndContainerStatsFromCRI")
+    return StatsViews(
+        collector,
+        parts.node.name,
+        machine(parts.facts),
+        from_runtime=parts.runtime if from_runtime else None,
+        provider=agent.metrics.http.metrics_come_from,
+    )
+
+
 async def serve(
     ports: Ports,
     agent: Agent,
@@ -146,15 +175,19 @@ async def serve(
         cache=agent.cache,
         runtime=parts.runtime,
         status_of=agent.statuses.get_status,
-        checks={
-            "ping": lambda: "",
-            "log": log_problem,
-            "syncloop": agent.health.sync_loop_error,
-        },
+        checks=agent.metrics.health.counted(
+            {
+                "ping": lambda: "",
+                "log": log_problem,
+                "syncloop": agent.health.sync_loop_error,
+            }
+        ),
         render_metrics=agent.render_metrics,
         render_probe_metrics=agent.metrics.render_probes,
         configz=lambda: document(settings),
         pod_logs_dir=settings.pod_logs_dir,
+        stats=_stats(agent, settings, flags, stack),
+        render_slis=agent.metrics.render_slis,
     )
     await ports.serve(
         view,

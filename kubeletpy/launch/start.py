@@ -231,11 +231,13 @@ async def _serve_health(settings: KubeletSettings, agent: Agent, stack: AsyncExi
         server = HealthServer(
             settings.healthz_bind_address,
             settings.healthz_port,
-            checks={
-                "ping": lambda: "",
-                "runtime": agent.monitor.runtime_error,
-                "syncloop": agent.health.sync_loop_error,
-            },
+            checks=agent.metrics.health.counted(
+                {
+                    "ping": lambda: "",
+                    "runtime": agent.monitor.runtime_error,
+                    "syncloop": agent.health.sync_loop_error,
+                }
+            ),
             render_metrics=lambda: (agent.render_metrics(), CONTENT_TYPE),
             render_probe_metrics=lambda: (agent.metrics.render_probes(), CONTENT_TYPE),
         )

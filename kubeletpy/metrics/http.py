@@ -20,3 +20,11 @@ class HttpMetrics:
         self.inflight_requests = families.gauge(
             "kubelet_http_inflight_requests", "Requests under way.", *LABELS
         )
+        self._provider = families.gauge(
+            "kubelet_metrics_provider", "1 for what /metrics/cadvisor is made from.", "provider"
+        )
+
+    def metrics_come_from(self, provider: str) -> None:
+        """Say what /metrics/cadvisor is made from: ``cadvisor`` (cgroup files) or ``cri``."""
+        self._provider.clear()
+        self._provider.labels(provider).set(1)

@@ -19,6 +19,7 @@ from kubeletpy.metrics.process import ProcessMetrics
 from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
+from kubeletpy.metrics.slis import HealthMetrics
 from kubeletpy.metrics.volumes import VolumeMetrics
 
 
@@ -47,6 +48,9 @@ class Metrics:
         apart = Families()
         self.probe_registry = apart.registry
         self.probes = ProbeMetrics(apart)
+        checks = Families()
+        self.sli_registry = checks.registry
+        self.health = HealthMetrics(checks)
 
     def render(self) -> bytes:
         """A scrape, in the text format of exposition.CONTENT_TYPE."""
@@ -55,3 +59,8 @@ class Metrics:
     def render_probes(self) -> bytes:
         """A scrape of the metrics of probes, which have an endpoint of their own."""
         return render(self.probe_registry)
+
+    def render_slis(self) -> bytes:
+        """A scrape of the metrics of health checks, which have an endpoint of their own."""
+        self.health.run()
+        return render(self.sli_registry)

@@ -26,6 +26,7 @@ from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.logs import handler as log_handler
 from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.stats_handlers import handlers as stats_handlers
 from kubeletpy.server.streaming.handlers import StreamHandlers
 from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
@@ -116,6 +117,7 @@ class Ports:
         logs = log_handler.handler(view, streams, clock, write_timeout=settings.idle_timeout)
         handlers: dict[str, Handler] = {
             **objects.handlers(view),
+            **(stats_handlers(view.stats) if view.stats is not None else {}),
             **StreamHandlers(view, link).by_route,
             **endpoints.handlers(
                 view, settings.endpoints, program, clock, write_timeout=settings.idle_timeout

@@ -12,6 +12,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.stats.views import StatsViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class NodeView:
         checks: health checks by name; empty text means well.
         configz: the settings as a KubeletConfiguration document.
         pod_logs_dir: podLogsDir; no log outside it is read.
+        stats: what is used on the node; None: nothing of it is served.
     """
 
     node_name: str
@@ -35,6 +37,8 @@ class NodeView:
     render_probe_metrics: Callable[[], bytes]
     configz: Callable[[], Mapping[str, Any]]
     pod_logs_dir: str
+    stats: StatsViews | None = None
+    render_slis: Callable[[], bytes] = bytes
 
     def pod(self, namespace: str, name: str, uid: str = "") -> Pod | None:
         """A pod by name; with ``uid`` (of its mirror, if it likes) only if it is that one."""

@@ -14,7 +14,6 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.server.app import Handler
 from kubeletpy.server.health import healthz_text
 from kubeletpy.server.node_view import NodeView
-from kubeletpy.server.resource_metrics import ResourceMetrics
 
 
 def pod_list(items: list[Any]) -> JSON:
@@ -70,11 +69,8 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         body = view.render_probe_metrics()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
-    resources = ResourceMetrics(view.runtime, view.cache)
-
-    async def resource_metrics(_request: web.Request) -> web.StreamResponse:
-        body = await resources.scrape()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+    async def sli_metrics(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=view.render_slis(), headers={"Content-Type": CONTENT_TYPE})
 
     return {
         "pods": pods,
@@ -83,7 +79,7 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         "healthz": healthz,
         "metrics": metrics,
         "probe_metrics": probe_metrics,
-        "resource_metrics": resource_metrics,
+        "sli_metrics": sli_metrics,
     }
 
 

@@ -72,6 +72,9 @@ ROUTES: tuple[Route, ...] = (
     Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True),
     Route("probe_metrics", ("/metrics/probes",), ("GET",), ("metrics",), read_only=True),
     Route("resource_metrics", ("/metrics/resource",), ("GET",), ("metrics",), read_only=True),
+    Route("cadvisor_metrics", ("/metrics/cadvisor",), ("GET",), ("metrics",), read_only=True),
+    Route("sli_metrics", ("/metrics/slis",), ("GET",), ("metrics",), read_only=True),
+    Route("stats_summary", ("/stats/summary",), ("GET",), ("stats",), read_only=True),
     Route(
         "container_logs",
         (f"/containerLogs{_POD}/{{container}}",),

@@ -90,7 +90,7 @@ def pressure(text: str | None) -> Psi | None:
     """A pressure file; ``full`` is absent for cpu before Linux 5.13. None when there is none."""
     lines: dict[str, PsiLine] = {}
     for line in (text or "").splitlines():
-        kind, *pairs = line.split()
+        kind, *pairs = line.split() or [""]
         values = dict(pair.partition("=")[::2] for pair in pairs)
         try:
             lines[kind] = PsiLine(
@@ -233,7 +233,7 @@ def _v1_devices(texts: Texts) -> tuple[DeviceIo, ...]:
 def _v2_devices(text: str | None) -> tuple[DeviceIo, ...]:
     found: list[DeviceIo] = []
     for line in (text or "").splitlines():
-        name, *pairs = line.split()
+        name, *pairs = line.split() or [""]
         device = _device(name)
         if device is None:
             continue

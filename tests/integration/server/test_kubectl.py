@@ -287,6 +287,6 @@ def test_the_nodes_own_api_through_the_api(node2: Node, namespace: str) -> None:
     assert used is not None, resources
     assert 0 < int(used[1]) < 100 << 20
     assert f'pod_cpu_usage_seconds_total{{namespace="{namespace}",pod="seen"}}' in resources
-    assert "\nresource_scrape_error 0.0\n" in resources
+    assert "\nresource_scrape_error 0\n" in resources
     run = f"{base}/run/{namespace}/seen/main?cmd=echo%20hi"
     assert node2.kubectl("create", "--raw", run, "-f", "/dev/null") == "hi\n"

@@ -19,7 +19,6 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import Ports, ServerSettings
 from kubeletpy.server.debug.zpages import Program
@@ -108,11 +107,17 @@ class Running:
             return answer.status, await answer.text()
 
 
-class NoStats:
-    """A runtime that can do nothing."""
+class Numbers:
+    """What is used on the node: says only what it was asked for."""
 
-    async def list_container_stats(self) -> list[Any]:
-        raise Unimplemented("ListContainerStats", "no")
+    async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
+        return b'{"short":true}' if only_cpu_and_memory else b'{"short":false}'
+
+    async def cadvisor_metrics(self) -> bytes:
+        return b"a_container_metric 1\n"
+
+    async def resource_metrics(self) -> bytes:
+        return b"a_resource_metric 1\n"
 
 
 def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
@@ -124,13 +129,15 @@ def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
         node_name="node-1",
         pods=manager,
         cache=PodStatusCache(),
-        runtime=runtime or cast(Any, NoStats()),
+        runtime=runtime or cast(Any, object()),
         status_of=lambda uid: None,
         checks={"ping": lambda: "", "syncloop": lambda: ""},
         render_metrics=lambda: b"a_metric 1\n",
         render_probe_metrics=lambda: b"a_probe_metric 1\n",
         configz=lambda: {"kind": "KubeletConfiguration"},
         pod_logs_dir=str(tmp_path / "logs"),
+        stats=cast(Any, Numbers()),
+        render_slis=lambda: b"a_health_metric 1\n",
     )
 
 

@@ -1,0 +1,98 @@
+"""The kernel's own numbers of a container, read by the test itself, and what the node serves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import Node
+
+CGROUPS = Path("/sys/fs/cgroup")
+V2 = (CGROUPS / "cgroup.controllers").exists()
+
+
+def group(node: Node, uid: str, container_id: str) -> str:
+    """The path of a container's cgroup below its hierarchies."""
+    root = CGROUPS if V2 else CGROUPS / "memory"
+    name = container_id.removeprefix("containerd://")
+    for pod in root.glob(f"{node.cgroup_root.strip('/')}/kubepods/**/pod{uid}"):
+        (found,) = [path for path in pod.iterdir() if name in path.name]
+        return f"/{found.relative_to(root)}"
+    raise LookupError(f"no cgroup of pod {uid}")
+
+
+def cpu_seconds(path: str) -> float:
+    """What a cgroup has used of cpu."""
+    if V2:
+        first = (CGROUPS / path.strip("/") / "cpu.stat").read_text().splitlines()[0]
+        return int(first.split()[1]) / 1e6
+    return int((CGROUPS / "cpuacct" / path.strip("/") / "cpuacct.usage").read_text()) / 1e9
+
+
+def working_set(path: str) -> int:
+    """What a cgroup uses of memory, without inactive file pages."""
+    directory = (CGROUPS if V2 else CGROUPS / "memory") / path.strip("/")
+    used = int((directory / ("memory.current" if V2 else "memory.usage_in_bytes")).read_text())
+    name = "inactive_file" if V2 else "total_inactive_file"
+    lines = (directory / "memory.stat").read_text().splitlines()
+    return used - next(int(line.split()[1]) for line in lines if line.split()[0] == name)
+
+
+def raw(node: Node, path: str) -> str:
+    """What the node's own server answers, through the API."""
+    return node.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy{path}")
+
+
+def summary(node: Node, query: str = "") -> JSON:
+    """The summary document."""
+    found: JSON = json.loads(raw(node, f"/stats/summary{query}"))
+    return found
+
+
+def pod_of(document: JSON, namespace: str, name: str) -> JSON:
+    """A pod in a summary."""
+    (found,) = [
+        pod
+        for pod in document["pods"]
+        if (pod["podRef"]["namespace"], pod["podRef"]["name"]) == (namespace, name)
+    ]
+    return dict(found)
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """A scrape, as Prometheus' own parser reads it."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(text: str, name: str, /, **labels: str) -> float:
+    """The one sample of that name with these labels among others."""
+    wanted = set(labels.items())
+    (found,) = [
+        value for (n, given), value in samples(text).items() if n == name and wanted <= given
+    ]
+    return found
+
+
+def missing(document: JSON, paths: Iterable[str]) -> list[str]:
+    """Dotted paths (``[]`` for each item of a list) that a document does not have."""
+    return [path for path in paths if not _has(document, path.split("."))]
+
+
+def _has(found: object, parts: list[str]) -> bool:
+    if not parts:
+        return found is not None
+    name = parts[0]
+    if not isinstance(found, dict):
+        return False
+    if name.endswith("[]"):
+        items = found.get(name.removesuffix("[]")) or []
+        return any(_has(item, parts[1:]) for item in items)
+    return _has(found.get(name), parts[1:])

@@ -1,0 +1,211 @@
+"""What the node says that is used, beside what the kernel says at the same moment."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import Node, container_status
+from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.stats import reading
+
+BURN = "while :; do :; done"
+HOLD = "dd if=/dev/zero of=/dev/shm/held bs=1M count=48 2>/dev/null; " + FOREVER
+FILES = "dd if=/dev/zero of=/work/file bs=1M count=8 2>/dev/null; echo said; "
+HELD = 48 << 20
+FOLDER = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
+LIMITS = {"resources": {"limits": {"cpu": "500m", "memory": "128Mi"}}}
+
+USAGE = ("cpu.time", "cpu.usageCoreNanoSeconds", "memory.time", "memory.usageBytes")
+MEMORY = ("workingSetBytes", "rssBytes", "pageFaults", "majorPageFaults")
+FS = ("time", "availableBytes", "capacityBytes", "usedBytes", "inodesFree", "inodes", "inodesUsed")
+INTERFACE = ("name", "rxBytes", "rxErrors", "txBytes", "txErrors")
+
+
+@pytest.fixture
+def busy(node: Node, namespace: str) -> JSON:
+    """A pod with one container that burns cpu and one that holds memory and files."""
+    node.apply(
+        pod(
+            "busy",
+            container("burns", BURN, **LIMITS),
+            container("holds", FILES + HOLD, **FOLDER, **LIMITS),
+            volumes=[{"name": "work", "emptyDir": {}}],
+        ),
+        namespace=namespace,
+    )
+    node.wait_running(namespace, "busy")
+    found = node.pod(namespace, "busy")
+    path = reading.group(
+        node, found["metadata"]["uid"], container_status(found, "holds")["containerID"]
+    )
+    node.until(lambda: reading.working_set(path) > HELD, "memory is held", namespace, "busy")
+    return found
+
+
+def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) -> None:
+    uid = busy["metadata"]["uid"]
+    paths = {
+        name: reading.group(node, uid, container_status(busy, name)["containerID"])
+        for name in ("burns", "holds")
+    }
+    first = reading.cpu_seconds(paths["burns"])
+    began = time.monotonic()
+    before = reading.pod_of(reading.summary(node), namespace, "busy")
+    kernel = reading.cpu_seconds(paths["burns"]), reading.working_set(paths["holds"])
+    shown = {each["name"]: each for each in before["containers"]}
+    used = shown["burns"]["cpu"]["usageCoreNanoSeconds"] / 1e9
+    assert first <= used <= kernel[0], "read between the two of the test"
+    assert shown["holds"]["memory"]["workingSetBytes"] == pytest.approx(kernel[1], rel=0.05)
+    assert before["memory"]["workingSetBytes"] >= shown["holds"]["memory"]["workingSetBytes"]
+    limit = shown["holds"]["memory"]["availableBytes"] + shown["holds"]["memory"]["workingSetBytes"]
+    assert limit == 128 << 20
+
+    time.sleep(3)  # the rate is about to be that of a window, which takes its time
+    after = reading.pod_of(reading.summary(node), namespace, "busy")
+    cores = (reading.cpu_seconds(paths["burns"]) - first) / (time.monotonic() - began)
+    rate = next(e for e in after["containers"] if e["name"] == "burns")["cpu"]["usageNanoCores"]
+    assert rate / 1e9 == pytest.approx(cores, rel=0.10)
+    assert after["cpu"]["usageNanoCores"] / 1e9 == pytest.approx(cores, rel=0.15)
+    assert after["cpu"]["usageCoreNanoSeconds"] > used * 1e9
+
+    labels = {"namespace": namespace, "pod": "busy"}
+    for path, burns, holds in (
+        ("/metrics/cadvisor", {"container": "burns", "cpu": "total"}, {"container": "holds"}),
+        ("/metrics/resource", {"container": "burns"}, {"container": "holds"}),
+    ):
+        low = reading.cpu_seconds(paths["burns"])
+        text = reading.raw(node, path)
+        high = reading.cpu_seconds(paths["burns"])
+        counted = reading.value(text, "container_cpu_usage_seconds_total", **labels, **burns)
+        assert low - 0.6 <= counted <= high, path
+        held = reading.value(text, "container_memory_working_set_bytes", **labels, **holds)
+        assert held == pytest.approx(reading.working_set(paths["holds"]), rel=0.05), path
+    throttled = "container_cpu_cfs_throttled_periods_total"
+    text = reading.raw(node, "/metrics/cadvisor")
+    assert reading.value(text, throttled, container="burns", **labels) > 0
+
+
+def test_every_field_that_this_machine_can_give(node: Node, namespace: str, busy: JSON) -> None:
+    reading.summary(node)
+    time.sleep(1.2)  # shorter and it would be the same answer
+    document = reading.summary(node)
+    document["pods"] = [reading.pod_of(document, namespace, "busy")]
+    whole = [
+        *(f"{at}.{name}" for at in ("node", "pods[]", "pods[].containers[]") for name in USAGE),
+        *(f"pods[].memory.{name}" for name in MEMORY),
+        *(f"node.memory.{name}" for name in (*MEMORY, "availableBytes")),
+        *(f"pods[].containers[].memory.{name}" for name in (*MEMORY, "availableBytes")),
+        *(f"{at}.cpu.usageNanoCores" for at in ("node", "pods[]", "pods[].containers[]")),
+        *(f"pods[].volume[].{name}" for name in (*FS, "name")),
+        *(f"pods[].containers[].{at}.{name}" for at in ("rootfs", "logs") for name in FS),
+        *(
+            f"node.{at}.{name}"
+            for at in ("fs", "runtime.imageFs", "runtime.containerFs")
+            for name in FS
+        ),
+        *(f"pods[].ephemeral-storage.{name}" for name in FS),
+        *(f"{at}.network.{name}" for at in ("pods[]", "node") for name in INTERFACE),
+        *(f"pods[].network.interfaces[].{name}" for name in INTERFACE),
+        *(f"{at}.swap.swapUsageBytes" for at in ("node", "pods[]", "pods[].containers[]")),
+        *(f"node.rlimit.{name}" for name in ("time", "maxpid", "curproc")),
+        *("node.nodeName", "node.startTime", "pods[].startTime", "pods[].containers[].startTime"),
+        *("pods[].podRef.uid", "pods[].process_stats.process_count", "pods[].network.time"),
+        *(f"node.systemContainers[].{name}" for name in ("name", "startTime", *USAGE)),
+    ]
+    assert reading.missing(document, whole) == []
+    names = {each["name"] for each in document["node"]["systemContainers"]}
+    assert {"kubelet", "runtime", "pods"} <= names
+    (shown,) = document["pods"]
+    (volume,) = [each for each in shown["volume"] if each["name"] == "work"]
+    assert 8 << 20 <= volume["usedBytes"] < 9 << 20
+    assert shown["ephemeral-storage"]["usedBytes"] >= volume["usedBytes"]
+    assert shown["network"]["name"] == "eth0"
+    assert shown["process_stats"]["process_count"] >= 3
+
+    short = reading.summary(node, "?only_cpu_and_memory=true")
+    assert set(short["node"]) == {
+        "nodeName",
+        "systemContainers",
+        "startTime",
+        "cpu",
+        "memory",
+        "swap",
+    }
+    short_pod = reading.pod_of(short, namespace, "busy")
+    assert set(short_pod) == {"podRef", "startTime", "containers", "cpu", "memory", "swap"}
+    for each in short_pod["containers"]:
+        assert set(each) == {"name", "startTime", "cpu", "memory", "swap"}
+
+
+def test_the_scrape_that_dashboards_know(node: Node, namespace: str, busy: JSON) -> None:
+    text = reading.raw(node, "/metrics/cadvisor")
+    found = reading.samples(text)
+    of_pod = {"namespace": namespace, "pod": "busy"}
+    for labels in (labels for name, labels in found if name == "container_memory_rss"):
+        assert {name for name, _ in labels} == {
+            "container",
+            "id",
+            "image",
+            "name",
+            "namespace",
+            "pod",
+        }
+    received = reading.value(
+        text, "container_network_receive_bytes_total", interface="eth0", container="", **of_pod
+    )
+    assert received >= 0
+    assert reading.value(text, "container_spec_cpu_quota", container="burns", **of_pod) == 50_000
+    limit = "container_spec_memory_limit_bytes"
+    assert reading.value(text, limit, container="holds", **of_pod) == 128 << 20
+    assert reading.value(text, "container_fs_usage_bytes", container="holds", **of_pod) >= 0
+    assert reading.value(text, "machine_cpu_cores") >= 1
+    assert reading.value(text, "container_scrape_error") == 0
+    assert reading.value(text, "container_memory_usage_bytes", id="/") > 0
+    kubepods = f"{node.cgroup_root}/kubepods"
+    assert reading.value(text, "container_memory_usage_bytes", id=kubepods) > HELD
+    slis = reading.raw(node, "/metrics/slis")
+    assert reading.value(slis, "kubernetes_healthcheck", name="syncloop", type="healthz") == 1
+    runs = "kubernetes_healthchecks_total"
+    assert reading.value(slis, runs, name="ping", status="success", type="healthz") >= 1
+    assert 'kubelet_metrics_provider{provider="cadvisor"} 1' in reading.raw(node, "/metrics")
+
+
+@pytest.mark.parametrize("version", ["old", "new"], ids=["kubectl-old", "kubectl-new"])
+def test_kubectl_top(node: Node, namespace: str, busy: JSON, version: str) -> None:
+    nodes = node.kubectl("top", "node", version=version).splitlines()
+    assert re.match(r"NAME +CPU\(cores\) +CPU", nodes[0])
+    name, cpu, _, memory, share = nodes[1].split()
+    assert name == node.name
+    assert int(cpu.removesuffix("m")) > 200
+    assert int(memory.removesuffix("Mi")) > HELD >> 20
+    assert share.endswith("%")
+
+    def top(*arguments: str) -> str:
+        return node.kubectl("top", "pod", *arguments, namespace=namespace, version=version)
+
+    _, line = top().splitlines()
+    shown, cpu, memory = line.split()
+    assert shown == "busy"
+    assert 400 <= int(cpu.removesuffix("m")) <= 600
+    assert HELD >> 20 <= int(memory.removesuffix("Mi")) <= 100
+    lines = top("busy", "--containers").splitlines()[1:]
+    by_name = {line.split()[1]: line.split() for line in lines}
+    assert set(by_name) == {"burns", "holds"}
+    assert int(by_name["burns"][2].removesuffix("m")) > 400
+    assert int(by_name["holds"][2].removesuffix("m")) < 100
+    node.kubectl("label", "pod", "busy", "kind=busy", "--overwrite", namespace=namespace)
+    assert "busy" in top("-l", "kind=busy")
+    everywhere = node.kubectl("top", "pod", "-A", version=version)
+    assert re.search(rf"^{namespace} +busy ", everywhere, re.MULTILINE)
+    one = json.loads(
+        node.kubectl(
+            "get", "--raw", f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/busy"
+        )
+    )
+    assert one["kind"] == "PodMetrics"
+    assert re.fullmatch(r"\d+\.\d{3}s", one["window"])

@@ -1,0 +1,33 @@
+"""The node's numbers over HTTP: who gets them, and in which form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
+
+SHORT, WHOLE = '{"short":true}', '{"short":false}'
+
+
+@pytest.mark.parametrize(
+    ("path", "subresource", "text"),
+    [
+        ("/stats/summary", "stats", WHOLE),
+        ("/stats/summary?only_cpu_and_memory=true", "stats", SHORT),
+        ("/stats/summary?only_cpu_and_memory=1", "stats", WHOLE),
+        ("/stats/summary?only_cpu_and_memory=true&only_cpu_and_memory=true", "stats", WHOLE),
+        ("/metrics/cadvisor", "metrics", "a_container_metric 1\n"),
+        ("/metrics/resource", "metrics", "a_resource_metric 1\n"),
+        ("/metrics/slis", "metrics", "a_health_metric 1\n"),
+    ],
+)
+async def test_who_may_gets_them(
+    path: str, subresource: str, text: str, pki: Pki, tmp_path: Path
+) -> None:
+    api = Reviewer()
+    api.allowed = {("alice", "get", subresource)}
+    async with serving(make_view(tmp_path), api, pki) as server:
+        assert await server.ask("GET", path, client=pki.client) == (200, text)
+        assert (await server.ask("POST", path, client=pki.client))[0] in (403, 405)

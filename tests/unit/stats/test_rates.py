@@ -1,0 +1,52 @@
+"""Cpu rates from samples at any distance."""
+
+from __future__ import annotations
+
+from kubeletpy.stats.rates import FORGET_NS, Rates
+
+SECOND = 1_000_000_000
+
+
+def test_a_rate_needs_two_samples_with_time_between() -> None:
+    rates = Rates()
+    assert rates.nano_cores("a", 0, 0) is None
+    assert rates.nano_cores("a", SECOND // 4, SECOND // 4) is None
+    assert rates.nano_cores("a", 2 * SECOND, 3 * SECOND) == 1_500_000_000
+    assert rates.nano_cores("b", 2 * SECOND, 3 * SECOND) is None
+
+
+def test_the_window_moves_on() -> None:
+    rates = Rates()
+    found = [rates.nano_cores("a", at * SECOND, min(at, 30) * SECOND) for at in range(0, 61, 5)]
+    assert found[1:7] == [SECOND] * 6
+    assert found[-1] == 0, "nothing was used for half a minute"
+
+
+def test_who_asks_seldom_gets_what_was_used_since() -> None:
+    rates = Rates()
+    for minute in range(5):
+        used = minute * 60 * SECOND // 4
+        rate = rates.nano_cores("a", minute * 60 * SECOND, used)
+    assert rate == SECOND // 4
+
+
+def test_a_counter_that_starts_anew_and_one_that_is_too_old() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 0, 5 * SECOND)
+    assert rates.nano_cores("a", 2 * SECOND, SECOND) is None
+    assert rates.nano_cores("a", 3 * SECOND, 2 * SECOND) == SECOND
+    assert rates.nano_cores("a", 3 * SECOND + FORGET_NS, 9 * SECOND) is None
+
+
+def test_a_clock_that_was_set_back() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 100 * SECOND, SECOND)
+    assert rates.nano_cores("a", 50 * SECOND, 2 * SECOND) is None
+    assert rates.nano_cores("a", 51 * SECOND, 3 * SECOND) == SECOND
+
+
+def test_others_are_forgotten() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 0, 0)
+    rates.keep(["b"])
+    assert rates.nano_cores("a", SECOND, SECOND) is None

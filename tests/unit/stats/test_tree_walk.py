@@ -1,0 +1,137 @@
+"""Counting trees that somebody else writes in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.stats import tree_walk
+from kubeletpy.stats.tree_walk import walk
+
+BLOCK = b"x" * 4096
+
+
+def file(path: Path, blocks: int = 1) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(BLOCK * blocks)
+    return path
+
+
+def test_files_and_directories(tmp_path: Path) -> None:
+    file(tmp_path / "a" / "b" / "c" / "one")
+    file(tmp_path / "a" / "two", 3)
+    file(tmp_path / "three", 2)
+    found = walk(str(tmp_path))
+    assert found is not None
+    directories = sum((tmp_path / d).stat().st_blocks for d in ("", "a", "a/b", "a/b/c")) * 512
+    assert found.used == 6 * 4096 + directories
+    assert found.inodes == 7
+    assert not found.at_least
+
+
+def test_a_file_counts_itself_and_nothing_is_nothing(tmp_path: Path) -> None:
+    found = walk(str(file(tmp_path / "etc-hosts")))
+    assert found is not None
+    assert (found.used, found.inodes) == (4096, 1)
+    assert walk(str(tmp_path / "none")) is None
+
+
+def test_links_are_counted_and_not_followed(tmp_path: Path) -> None:
+    file(tmp_path / "outside" / "big", 100)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "to-file").symlink_to(tmp_path / "outside" / "big")
+    (inside / "to-directory").symlink_to(tmp_path / "outside")
+    (inside / "up").symlink_to("..")
+    found = walk(str(inside))
+    assert found is not None
+    assert found.used < 100 * 4096
+    assert found.inodes == 4
+    (tmp_path / "itself").symlink_to(inside)
+    link = walk(str(tmp_path / "itself"))
+    assert link is not None
+    assert link.inodes == 1
+
+
+def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
+    first = file(tmp_path / "first", 10)
+    for number in range(5):
+        os.link(first, tmp_path / f"again-{number}")
+    found = walk(str(tmp_path))
+    assert found is not None
+    assert found.inodes == 2
+    assert found.used < 12 * 4096
+
+
+def test_too_many_entries_give_a_lower_bound(tmp_path: Path) -> None:
+    for number in range(30):
+        file(tmp_path / f"d{number % 3}" / f"f{number}")
+    found = walk(str(tmp_path), max_entries=10)
+    assert found is not None
+    assert found.at_least
+    assert 0 < found.inodes <= 14
+
+
+def test_a_tree_of_great_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_walk, "MAX_DEPTH", 20)
+    deep = tmp_path
+    for _ in range(40):
+        deep /= "d"
+    file(deep / "f")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    found = walk(str(tmp_path))
+    assert found is not None
+    assert (found.inodes, found.at_least) == (20, True)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, "every directory is closed"
+
+
+def test_odd_things(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "closed").mkdir(mode=0)
+    file(tmp_path / b"\xff\xfe".decode("utf-8", "surrogateescape"))
+    found = walk(str(tmp_path))
+    assert found is not None
+    assert found.inodes == 4
+
+
+def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file(tmp_path / "outside" / "big", 100)
+    file(tmp_path / "tree" / "sub" / "x")
+    real, seen = os.open, []
+
+    def swapping(path: object, flags: int, *rest: object, **more: object) -> int:
+        if path == "sub":
+            (tmp_path / "tree" / "sub").rename(tmp_path / "moved")
+            (tmp_path / "tree" / "sub").symlink_to(tmp_path / "outside")
+        seen.append(path)
+        return real(path, flags, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", swapping)
+    found = walk(str(tmp_path / "tree"))
+    assert found is not None
+    assert "sub" in seen
+    assert found.inodes == 1
+
+
+def test_a_directory_that_is_moved_away_while_it_is_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file(tmp_path / "tree" / "sub" / "x")
+    (tmp_path / "elsewhere").mkdir()
+    file(tmp_path / "elsewhere" / "big", 100)
+    real = os.open
+
+    def moving(path: object, flags: int, *rest: object, **more: object) -> int:
+        if path == "..":
+            (tmp_path / "tree" / "sub").rename(tmp_path / "elsewhere" / "sub")
+        return real(path, flags, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", moving)
+    found = walk(str(tmp_path / "tree"))
+    assert found is not None
+    assert found.at_least
+    assert found.inodes == 3
