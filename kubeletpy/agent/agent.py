@@ -217,6 +217,7 @@ class Agent:
             clock=parts.clock,
             pods_dir=parts.root_dir / "pods",
             kube_api=api,
+            recursive_read_only=making.recursive_read_only(parts),
             mirrors=self.mirrors,
             cgroups=self.cgroups or NoPodCgroups(),
             resizes=self.allocations,

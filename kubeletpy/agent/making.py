@@ -172,6 +172,15 @@ def mirrors(
     )
 
 
+def recursive_read_only(parts: AgentParts) -> frozenset[str]:
+    """Runtime handlers that can mount read-only down to the mounts below."""
+    return frozenset(
+        handler.get("name") or ""
+        for handler in parts.runtime_info.handlers
+        if (handler.get("features") or {}).get("recursiveReadOnlyMounts")
+    )
+
+
 def volumes(
     parts: AgentParts, recorder: EventRecorder, changed: Callable[[str], None]
 ) -> VolumeManager:

@@ -10,7 +10,7 @@ from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
-from kubeletpy.volumes.build import has_image_volumes
+from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.container_mounts import RuntimeFeatures
 
 log = logging.getLogger(__name__)
@@ -58,4 +58,8 @@ def mount_features(info: RuntimeInfo) -> RuntimeFeatures:
         for handler in info.handlers
         if (handler.get("features") or {}).get("recursiveReadOnlyMounts")
     }
-    return RuntimeFeatures(has_image_volumes(info.name, info.version), frozenset(recursive))
+    return RuntimeFeatures(
+        has_image_volumes(info.name, info.version),
+        has_image_sub_paths(info.name, info.version),
+        frozenset(recursive),
+    )

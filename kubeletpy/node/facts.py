@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
@@ -32,6 +33,8 @@ class MachineFacts:
     swap_bytes: int
     root_storage_bytes: int
     """Size of the file system that holds the agent's root directory."""
+    huge_pages: Mapping[int, int] = field(default_factory=dict)
+    """Size of a page -> bytes set aside in such pages."""
 
 
 def _read(path: str) -> str:
@@ -86,7 +89,18 @@ def read_machine_facts(root_dir: Path) -> MachineFacts:
         memory_bytes=memory.get("MemTotal", 0),
         swap_bytes=memory.get("SwapTotal", 0),
         root_storage_bytes=_storage(root_dir),
+        huge_pages=_huge_pages(),
     )
+
+
+def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
+    found = {}
+    for entry in Path(directory).glob("hugepages-*kB/nr_hugepages"):
+        size = entry.parent.name.removeprefix("hugepages-").removesuffix("kB")
+        number = _read(str(entry))
+        if size.isdigit() and number.isdigit():
+            found[int(size) * 1024] = int(size) * 1024 * int(number)
+    return found
 
 
 def default_route_ip() -> str:

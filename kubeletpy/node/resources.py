@@ -10,6 +10,9 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 
 STORAGE = "ephemeral-storage"
+HUGE_PAGES = "hugepages-"
+_COMMON_PAGES = (1 << 30, 2 << 20)
+"""Sizes that every node tells of."""
 
 
 def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
@@ -22,9 +25,20 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
         "memory": f"{facts.memory_bytes // 1024}Ki",
         STORAGE: f"{facts.root_storage_bytes // 1024}Ki",
         "pods": str(pods),
-        "hugepages-1Gi": "0",
-        "hugepages-2Mi": "0",
+        **{f"{HUGE_PAGES}{_binary(size)}": "0" for size in _COMMON_PAGES},
+        **{
+            f"{HUGE_PAGES}{_binary(size)}": _binary(total)
+            for size, total in facts.huge_pages.items()
+        },
     }
+
+
+def _binary(amount: int) -> str:
+    """Bytes as a quantity: in the largest unit that is whole."""
+    for unit, name in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
+        if amount and amount % unit == 0:
+            return f"{amount // unit}{name}"
+    return str(amount)
 
 
 def _threshold(text: str, total: int) -> int:
@@ -54,6 +68,8 @@ def allocatable(total: Mapping[str, str], options: NodeOptions) -> dict[str, str
         )
         if signal in options.eviction_hard:
             taken += _threshold(options.eviction_hard[signal], size)
+        if resource == "memory":  # what is set aside in huge pages is no memory for anything else
+            taken += sum(value(text) for name, text in total.items() if name.startswith(HUGE_PAGES))
         amount = max(size - taken, 0)
         left[resource] = str(amount) if amount % 1024 else f"{amount // 1024}Ki"
     return left

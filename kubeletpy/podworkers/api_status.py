@@ -24,6 +24,11 @@ from kubeletpy.status.generate import (
 from kubeletpy.status.generate import deadline as pod_deadline
 
 
+def _handler(status: PodRuntimeStatus) -> str:
+    """The runtime handler that the newest sandbox was made with."""
+    return status.sandboxes[0].runtime_handler if status.sandboxes else ""
+
+
 class StatusWriter:
     """Generates and stores the API status of pods."""
 
@@ -57,6 +62,7 @@ class StatusWriter:
                 now=services.clock.now(),
                 sandbox_usable=not decide_sandbox(pod, status).create,
                 restarting_all=restart_all_active(pod, status),
+                recursive_read_only=_handler(status) in services.recursive_read_only,
                 host_ips=services.host_ips(),
                 # whose end has come waits for no start: its last exit is the truth about it
                 start_errors={} if terminated else services.reasons.get(pod.uid),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -78,6 +78,8 @@ class SyncServices:
     reasons: ReasonCache = field(default_factory=ReasonCache)
     kube_api: KubeApi | None = None
     """None: standalone."""
+    recursive_read_only: Collection[str] = ()
+    """Runtime handlers that can mount read-only down to the mounts below; "" is the default one."""
     mirrors: MirrorKeeper | None = None
     cgroups: PodCgroupKeeper = field(default_factory=NoPodCgroups)
     resizes: ResizeKeeper = field(default_factory=NoResizes)

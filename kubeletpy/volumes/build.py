@@ -25,11 +25,20 @@ from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.tokens import PodTokens
 
 _IMAGE_VOLUMES_SINCE = {"containerd": (2, 1), "cri-o": (1, 31)}
+_IMAGE_SUB_PATHS_SINCE = {"containerd": (2, 2), "cri-o": (1, 33)}
 
 
 def has_image_volumes(runtime: str, version: str) -> bool:
     """Whether a runtime mounts images; one that is not known is asked to."""
-    since = _IMAGE_VOLUMES_SINCE.get(runtime)
+    return _is_since(_IMAGE_VOLUMES_SINCE.get(runtime), version)
+
+
+def has_image_sub_paths(runtime: str, version: str) -> bool:
+    """Whether a runtime mounts parts of images; one that is not known is asked to."""
+    return _is_since(_IMAGE_SUB_PATHS_SINCE.get(runtime), version)
+
+
+def _is_since(since: tuple[int, int] | None, version: str) -> bool:
     found = re.match(r"v?(\d+)\.(\d+)", version)
     if since is None or found is None:
         return True

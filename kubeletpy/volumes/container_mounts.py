@@ -30,6 +30,8 @@ class RuntimeFeatures:
     """What the runtime can mount."""
 
     image_volumes: bool = False
+    image_sub_paths: bool = False
+    """Whether it mounts a part of an image; one that can not mounts the whole and says nothing."""
     recursive_read_only: frozenset[str] = frozenset()
     """Handlers that have it; "" is the default one."""
 
@@ -103,7 +105,13 @@ class ContainerMounts:
                     f'volume "{mount.volume}": this container runtime has no image volumes; '
                     "containerd has them from version 2.1 on"
                 )
-            mount = replace(mount, image_sub_path="/".join(sub_paths.get(mount.index, ())))
+            part = "/".join(sub_paths.get(mount.index, ()))
+            if part and not self._features.image_sub_paths:
+                raise ContainerConfigError(
+                    f'volume "{mount.volume}": this container runtime can not mount a part of an '
+                    "image (subPath); containerd can from version 2.2 on"
+                )
+            mount = replace(mount, image_sub_path=part)
         return replace(mount, recursive_read_only=recursive_read_only(spec, mount, recursive))
 
     def _make(

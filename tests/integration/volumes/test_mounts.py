@@ -6,6 +6,8 @@ import base64
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.node.machine import Node, container_status, program
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.volumes.test_kinds import create, mount, run, sh
@@ -47,8 +49,9 @@ def test_a_link_out_of_the_volume_is_refused(node: Node, namespace: str) -> None
     assert "leads out of the volume" in said
 
 
+@pytest.mark.parametrize("kind", ["emptyDir", "hostPath"])
 def test_a_container_that_swaps_a_directory_for_a_link_reaches_nothing(
-    node: Node, namespace: str
+    node: Node, namespace: str, kind: str
 ) -> None:
     """CVE-2017-1002101: one container changes the path while another one is started on it."""
     swap = "mkdir /e/a; ln -s / /e/b; while :; do mv /e/a /e/t; mv /e/b /e/a; mv /e/t /e/b; done"
@@ -58,9 +61,10 @@ def test_a_container_that_swaps_a_directory_for_a_link_reaches_nothing(
         container(f"victim{n}", look, volumeMounts=[mount("e", "/x", subPath="a")])
         for n in range(4)
     ]
-    volumes = [{"name": "e", "emptyDir": {}}]
+    path = {"path": str(node.directory / namespace), "type": "DirectoryOrCreate"}
+    volumes = [{"name": "e", kind: path if kind == "hostPath" else {}}]
     node.apply(pod("p", racer, *victims, volumes=volumes), namespace=namespace)
-    end = time.monotonic() + 8
+    end = time.monotonic() + 6
     starts = 0
     while time.monotonic() < end:
         statuses = node.pod(namespace, "p").get("status", {}).get("containerStatuses") or []
@@ -138,23 +142,64 @@ def test_mounts_below_the_root_directory_reach_node_and_pods(node: Node, namespa
 
 
 def test_recursive_read_only(node: Node, namespace: str) -> None:
-    spec = mount("e", "/e", readOnly=True, recursiveReadOnly="IfPossible")
-    found = run(node, namespace, {"name": "e", "emptyDir": {}}, mounts=[spec])
-    assert node.exec(found, "touch", "/e/x")[0] != 0
+    """A file system that is mounted below a read-only volume."""
+    host = node.directory / namespace
+    (host / "below").mkdir(parents=True)
+    volumes = [{"name": "h", "hostPath": {"path": str(host)}}]
+    asked = {"plain": "Disabled", "perhaps": "IfPossible", "surely": "Enabled"}
+    program("mount", "-t", "tmpfs", "none", host / "below")
+    try:
+        for name, how in asked.items():
+            spec = mount("h", "/h", readOnly=True, recursiveReadOnly=how)
+            main = container("main", FOREVER, volumeMounts=[spec])
+            node.apply(pod(name, main, volumes=volumes), namespace=namespace)
+        able = node.containerd.generation == 2
+        if able:
+            assert not writes(node, namespace, "surely", "/h/below/x")
+        else:
+            found = node.wait_waiting(namespace, "surely", "CreateContainerConfigError")
+            assert found["state"]["waiting"]["message"] == (
+                'volumeMount "h": recursiveReadOnly: the container runtime does not support it'
+            )
+        assert writes(node, namespace, "perhaps", "/h/below/x") is not able
+        assert writes(node, namespace, "plain", "/h/below/x")
+        assert not writes(node, namespace, "plain", "/h/x")
+        statuses = container_status(node.pod(namespace, "perhaps"))["volumeMounts"]
+        said = {entry["name"]: entry.get("recursiveReadOnly") for entry in statuses}
+        assert said["h"] == ("Enabled" if able else "Disabled")
+        for name in asked:
+            node.api.delete("pods", namespace, name, grace=1)
+            node.wait_gone(namespace, name)
+    finally:
+        program("umount", host / "below")
+
+
+def writes(node: Node, namespace: str, name: str, path: str) -> bool:
+    """Whether a pod's container can make a file."""
+    found = node.wait_running(namespace, name)
+    return node.exec(container_status(found)["containerID"], "touch", path)[0] == 0
 
 
 def test_image_volume(node: Node, namespace: str) -> None:
     source = {"reference": BUSYBOX, "pullPolicy": "IfNotPresent"}
     main = container("main", FOREVER, volumeMounts=[mount("i", "/i")])
+    part = container("main", FOREVER, volumeMounts=[mount("i", "/i", subPath="bin")])
     volumes = [{"name": "i", "image": source}]
     node.apply(pod("p", main, volumes=volumes), namespace=namespace)
+    node.apply(pod("part", part, volumes=volumes), namespace=namespace)
+    refused = node.wait_waiting(namespace, "part", "CreateContainerConfigError", "main")
     if node.containerd.generation == 1:
         found = node.wait_waiting(namespace, "p", "CreateContainerConfigError", "main")
         assert "has no image volumes" in found["state"]["waiting"]["message"]
         return
-    found = node.wait_running(namespace, "p")
-    said = sh(node, container_status(found)["containerID"], "ls /i/bin/busybox")
-    assert said == "/i/bin/busybox\n"
+    # a runtime that knows no parts would mount the whole
+    assert "can not mount a part of an image" in refused["state"]["waiting"]["message"]
+    main_id = container_status(node.wait_running(namespace, "p"))["containerID"]
+    assert sh(node, main_id, "ls /i/bin/busybox") == "/i/bin/busybox\n"
+    code, said = node.exec(main_id, "touch", "/i/x")
+    assert code != 0
+    assert "Read-only" in said
+    assert node.metric("kubelet_image_volume_mounted_succeed_total") == 1
 
 
 def test_environment_from_objects_and_files(node: Node, namespace: str) -> None:

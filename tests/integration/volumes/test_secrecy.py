@@ -27,7 +27,7 @@ def variable(name: str, key: str = "k") -> JSON:
 
 def failing() -> dict[str, tuple[JSON, str]]:
     """Pod name -> the pod, and what its container waits with."""
-    config, create_error = "CreateContainerConfigError", "CreateContainerError"
+    config = "CreateContainerConfigError"
     env = [variable("S"), variable("UP", "up")]
     volume = {"name": "s", "secret": {"secretName": "s"}}
     scratch = {"name": "e", "emptyDir": {}}
@@ -63,7 +63,7 @@ def failing() -> dict[str, tuple[JSON, str]]:
         ),
         "bad-mount": one(
             "bad-mount",
-            create_error,
+            "RunContainerError",
             {"volumeMounts": [mount("s", "/proc/self")], "args": ["$(S)"]},
             volumes=[volume],
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,16 @@ def test_transition_time_moves_only_with_the_status_and_foreign_conditions_stay(
     assert second[-1]["lastTransitionTime"] == first[-1]["lastTransitionTime"]
     assert second[-1]["lastHeartbeatTime"] != first[-1]["lastHeartbeatTime"]
     assert third[-1]["lastTransitionTime"] != second[-1]["lastTransitionTime"]
+
+
+def test_huge_pages_are_taken_out_of_memory() -> None:
+    facts = replace(FACTS, huge_pages={2 << 20: 8 << 20, 1 << 30: 0, 64 << 10: 192 << 10})
+    total = capacity(facts, options())
+    pages = {name: text for name, text in total.items() if name.startswith("hugepages-")}
+    assert pages == {"hugepages-1Gi": "0", "hugepages-2Mi": "8Mi", "hugepages-64Ki": "192Ki"}
+    left = allocatable(total, options())
+    assert left["hugepages-2Mi"] == "8Mi"
+    assert left["memory"] == f"{(8 * GI - (8 << 20) - (192 << 10)) // 1024}Ki"
 
 
 def test_a_heartbeat_alone_is_not_worth_a_write() -> None:

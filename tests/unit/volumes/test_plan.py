@@ -13,6 +13,7 @@ from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.container_mounts import (
     ContainerMounts,
+    RuntimeFeatures,
     expand_strictly,
     recursive_read_only,
 )
@@ -214,6 +215,29 @@ async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
     with pytest.raises(ContainerConfigError, match=r"\$\(A\)/b") as caught:
         await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("features", "path", "result"),
+    [
+        (RuntimeFeatures(), "", "no image volumes"),
+        (RuntimeFeatures(image_volumes=True), "", ""),
+        (RuntimeFeatures(image_volumes=True), "bin", "can not mount a part"),
+        (RuntimeFeatures(image_volumes=True, image_sub_paths=True), "usr//bin/.", "usr/bin"),
+        (RuntimeFeatures(image_volumes=True, image_sub_paths=True), "../etc", "must not contain"),
+    ],
+)
+async def test_parts_of_images(features: RuntimeFeatures, path: str, result: str) -> None:
+    spec = {"name": "v", "mountPath": "/x", "subPath": path}
+    pod = make_pod(None, {"volumeMounts": [spec]}, enableServiceLinks=False)
+    maker = ContainerMounts(Path("/nowhere"), features=features)
+    mounts = [Mount("/x", "", volume="v", image="i")]
+    ready = maker.prepare(pod, pod.containers[0], (), EnvironmentInputs(), mounts)
+    if " " in result:
+        with pytest.raises(ContainerConfigError, match=result):
+            await ready
+    else:
+        assert [mount.image_sub_path for mount in await ready] == [result]
 
 
 MI = 1 << 20

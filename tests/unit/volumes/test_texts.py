@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.build import has_image_volumes
+from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.downward import format_map, quoted
 from kubeletpy.volumes.env_file import EnvFileError, find_value
 from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
@@ -206,3 +206,17 @@ def test_a_directory_is_shared_once_and_hides_nothing(tmp_path: Path) -> None:
 )
 def test_runtimes_with_image_volumes(runtime: str, version: str, has: bool) -> None:
     assert has_image_volumes(runtime, version) is has
+
+
+@pytest.mark.parametrize(
+    ("runtime", "version", "has"),
+    [
+        ("containerd", "2.1.9+unknown", False),
+        ("containerd", "v2.2.0", True),
+        ("cri-o", "1.32.1", False),
+        ("cri-o", "1.33.0", True),
+        ("other", "0.1", True),
+    ],
+)
+def test_runtimes_that_mount_parts_of_images(runtime: str, version: str, has: bool) -> None:
+    assert has_image_sub_paths(runtime, version) is has
