@@ -161,8 +161,12 @@ class RawRuntime:
 
     def has_image(self, name: str) -> bool:
         """Whether the CRI knows this image."""
+        return bool(self.image_id(name))
+
+    def image_id(self, name: str) -> str:
+        """The CRI's id of an image, "" when it knows none."""
         request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
-        return bool(self.images.ImageStatus(request, timeout=10).image.id)
+        return str(self.images.ImageStatus(request, timeout=10).image.id)
 
     def remove_image(self, name: str) -> None:
         """RemoveImage: the image under all its names."""
