@@ -32,10 +32,11 @@ AIM_S = 0.1
 
 
 def crashing(name: str) -> JSON:
-    """A pod whose container ends at once, and always again."""
+    """A pod whose container ends after a while, and always again: not while others start."""
     pod = manifest(name, NODE)
     pod["spec"]["restartPolicy"] = "Always"
-    pod["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", "exit 3"]
+    script = f"sleep {2 + int(name[-1]) / 4}; exit 3"
+    pod["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
     return pod
 
 
@@ -49,8 +50,13 @@ def unpullable(name: str) -> JSON:
 def dated(name: str) -> JSON:
     """A pod that has DEADLINE_S."""
     pod = manifest(name, NODE)
-    pod["spec"]["activeDeadlineSeconds"] = DEADLINE_S
+    pod["spec"]["activeDeadlineSeconds"] = _deadline(name)
     return pod
+
+
+def _deadline(name: str) -> int:
+    """Seconds: each pod in a second of its own."""
+    return DEADLINE_S + int(name[-1])
 
 
 class Measured:
@@ -100,7 +106,7 @@ async def measure(stand: Stand, seconds: float) -> Measured:
             measured.pulls(answer)
         for name, when in (await failed).items():
             start = parse_time(stand.pods.latest[name]["status"]["startTime"])
-            measured.late["Failed shown after the deadline"].append(when - start - DEADLINE_S)
+            measured.late["Failed shown after the deadline"].append(when - start - _deadline(name))
     finally:
         failed.cancel()
         for pod in made:

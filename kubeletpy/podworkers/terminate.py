@@ -12,6 +12,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.api_status import StatusWriter
 from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
 from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.status.generate import TERMINAL
 
 ORPHAN_GRACE = 1
 """Seconds for a pod that nobody wants."""
@@ -29,7 +30,14 @@ async def terminate(
     """Stop a pod within ``grace`` seconds; no error: nothing runs any more."""
     writer.store(pod, None, status, override=override)
     services.probes.stop_liveness_and_startup(pod)
-    result = await services.runtime.kill_pod(pod, status, grace)
+
+    def stopped(ended: PodRuntimeStatus) -> None:
+        """A pod that has failed shows it when nothing of it runs, not after its network is gone."""
+        kept = services.statuses.get_status(pod.uid) or {}
+        if kept.get("phase") in TERMINAL and not pod.being_deleted:
+            writer.store(pod, None, ended, override=override)
+
+    result = await services.runtime.kill_pod(pod, status, grace, stopped)
     if result.failed:
         services.cache.invalidate(pod.uid)
         message = f"error killing pod: {result.error_message()}"

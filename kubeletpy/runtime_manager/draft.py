@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
-from kubeletpy.runtime_manager.status_reader import PodIdentity, pod_status_from_cri
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.status_reader import (
+    PodIdentity,
+    ReadContainer,
+    pod_status_from_cri,
+)
 from kubeletpy.runtime_manager.status_source import StatusSource
 
 
@@ -21,6 +26,8 @@ class StatusDraft:
         self._sandboxes = {sandbox.id: sandbox for sandbox in status.sandboxes}
         self._containers = {container.id: container for container in status.containers}
         self._touched: dict[str, str] = {}
+        self._ended: dict[str, ReadContainer] = {}
+        """Touched ones that were seen to have ended: they need not be asked for again."""
         self.changed = False
         """Whether the runtime was asked to change anything."""
 
@@ -39,11 +46,13 @@ class StatusDraft:
         """A container was made, started or stopped: its state is to be asked for."""
         self.changed = True
         self._touched[container_id] = sandbox_id
+        self._ended.pop(container_id, None)
 
     def removed(self, container_id: str) -> None:
         """A container's record is gone."""
         self.changed = True
         self._touched.pop(container_id, None)
+        self._ended.pop(container_id, None)
         self._containers.pop(container_id, None)
 
     def now(self, observed_at: int) -> PodRuntimeStatus:
@@ -51,13 +60,16 @@ class StatusDraft:
         return self._build(list(self._containers.values()), observed_at)
 
     async def finished(self, source: StatusSource) -> PodRuntimeStatus:
-        """The status after all that was done.
+        """The status after all that was done so far.
 
         Raises:
             CRIError: a touched container could not be asked for.
         """
         observed_at = source.now()
-        read = await source.read_containers(list(self._touched.items()))
+        asked = [pair for pair in self._touched.items() if pair[0] not in self._ended]
+        read = [*self._ended.values(), *await source.read_containers(asked)]
+        ended = [one for one in read if one.status.state == cri.CONTAINER_EXITED]
+        self._ended = {one.status.id: one for one in ended}
         untouched = [c for c in self._containers.values() if c.id not in self._touched]
         known = self._build(untouched, observed_at)
         return pod_status_from_cri(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 KILL_CONTAINER_ERROR = "KillContainerError"
 KILL_SANDBOX_ERROR = "KillPodSandboxError"
+OnStopped = Callable[[PodRuntimeStatus], None]
+"""Told the pod's status when its containers have ended and its sandboxes are being stopped."""
 _STOPPABLE = (ContainerState.RUNNING, ContainerState.CREATED, ContainerState.UNKNOWN)
 
 
@@ -71,10 +74,13 @@ class Killer:
         override: int | None,
         draft: StatusDraft,
         reason: str = "",
+        *,
+        on_stopped: OnStopped | None = None,
     ) -> list[SyncResult]:
         """Stop all that may run of a pod, then its sandboxes; ``draft`` learns what was done.
 
-        Sandboxes are stopped even when a container could not be: that ends it by force.
+        Sandboxes are stopped even when a container could not be: that ends it by force. How the
+        containers ended is looked at while the sandboxes stop, and told to ``on_stopped``.
         """
         targets = [c for c in status.containers if c.state in _STOPPABLE]
         order = StopOrder(pod, {target.name for target in targets})
@@ -88,10 +94,25 @@ class Killer:
         )
         for target in targets:
             draft.touch(target.id, target.sandbox_id)
-        results += await asyncio.gather(
-            *(self._stop_sandbox(status, sandbox.id, draft, reason) for sandbox in status.sandboxes)
+        stopped = bool(targets) and all(result.error is None for result in results)
+        look = [self._look(draft, on_stopped)] if stopped else []
+        ends = await asyncio.gather(
+            *(
+                self._stop_sandbox(status, sandbox.id, draft, reason)
+                for sandbox in status.sandboxes
+            ),
+            *look,
         )
-        return results
+        return results + [end for end in ends if end is not None]
+
+    async def _look(self, draft: StatusDraft, on_stopped: OnStopped | None) -> None:
+        try:
+            status = await draft.finished(self._tools.source)
+        except CRIError as error:
+            logger.debug("ended containers not looked at", extra={"error": str(error)})
+            return
+        if on_stopped is not None:
+            on_stopped(status)
 
     async def _kill_one(
         self,

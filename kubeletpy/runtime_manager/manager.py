@@ -29,7 +29,7 @@ from kubeletpy.runtime_manager.gc import ContainerGarbageCollector
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.health import health_from_conditions
 from kubeletpy.runtime_manager.in_effect import ResourcesInEffect
-from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.runtime_manager.kill import Killer, OnStopped
 from kubeletpy.runtime_manager.mutations import Mutations
 from kubeletpy.runtime_manager.protocol import (
     RuntimeHealth,
@@ -161,7 +161,11 @@ class KubeRuntimeManager:
         return result
 
     async def kill_pod(
-        self, pod: Pod | None, status: PodRuntimeStatus, grace_override: int | None
+        self,
+        pod: Pod | None,
+        status: PodRuntimeStatus,
+        grace_override: int | None,
+        on_stopped: OnStopped | None = None,
     ) -> PodSyncResult:
         """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
 
@@ -172,7 +176,9 @@ class KubeRuntimeManager:
         except CRIError as error:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         draft = StatusDraft(status)
-        results = await self._parts.killer.kill_pod(pod, status, grace_override, draft)
+        results = await self._parts.killer.kill_pod(
+            pod, status, grace_override, draft, on_stopped=on_stopped
+        )
         after, read_error = await self._after(draft, status, _all_worked(results))
         if after is not None and not after.ips:
             after = replace(after, ips=status.ips)

@@ -115,12 +115,17 @@ class RuntimeManager(Protocol):
         ...
 
     async def kill_pod(
-        self, pod: Pod | None, status: PodRuntimeStatus, grace_override: int | None
+        self,
+        pod: Pod | None,
+        status: PodRuntimeStatus,
+        grace_override: int | None,
+        on_stopped: Callable[[PodRuntimeStatus], None] | None = None,
     ) -> PodSyncResult:
         """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
 
         ``pod`` is None for a pod that only the runtime knows. ``grace_override``, in seconds,
-        replaces the pod's own grace period.
+        replaces the pod's own grace period. ``on_stopped`` is told how the containers ended while
+        the sandboxes are being stopped.
         """
         ...
 

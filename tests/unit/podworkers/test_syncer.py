@@ -51,6 +51,8 @@ class Rooms:
         self.volume_error: str = ""
         self.request: SyncPodRequest | None = None
         self.kill_args: Any = None
+        self.ended: Any = None
+        """What kill_pod tells while sandboxes stop."""
         self.finished = False
 
     # runtime
@@ -66,9 +68,12 @@ class Rooms:
         result, self.result = self.result, PodSyncResult()
         return result
 
-    async def kill_pod(self, pod, status, grace) -> PodSyncResult:
+    async def kill_pod(self, pod, status, grace, on_stopped=None) -> PodSyncResult:
         self.steps.append("kill")
         self.kill_args = (pod, grace)
+        if self.ended is not None:
+            on_stopped(self.ended)
+            self.steps.append("sandbox stops")
         return self.result
 
     # status
@@ -353,6 +358,27 @@ async def test_an_evictions_word_counts(tmp_path):
     assert s.rooms.statuses[0][0]["reason"] == "Evicted"
     assert s.rooms.statuses[0][1] is True
     assert s.rooms.statuses[-1][0]["reason"] == "Evicted"
+
+
+@pytest.mark.parametrize("deleting", [None, 7])
+@on_virtual_time
+async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(tmp_path, deleting):
+    s = Setup(tmp_path)
+    s.rooms.ended = runtime_status(state=E, at=8, exit_code=137)
+    s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
+    pod = make_pod(deleting=deleting)
+
+    def failed(status):
+        return {**status, "phase": "Failed"}
+
+    await s.syncer.sync_terminating_pod(pod, runtime_status(), 7, failed)
+    early = ["status Failed"] if deleting is None else []
+    assert s.rooms.steps[3:] == [*early, "sandbox stops", "status Failed"]
+    assert s.rooms.statuses[0][1] is True
+    if deleting is None:
+        shown, may_run = s.rooms.statuses[1]
+        assert may_run is False
+        assert shown["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
 @on_virtual_time

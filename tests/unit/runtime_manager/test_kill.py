@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.actions import KillReason
 from kubeletpy.runtime_manager.grace import base_grace, container_grace, remaining
@@ -229,3 +230,39 @@ async def test_what_is_gone_already_counts_as_stopped(tmp_path: Path) -> None:
     assert not result.failed
     assert result.status is not None
     assert result.status.containers == ()
+
+
+@on_virtual_time
+async def test_how_containers_ended_is_looked_at_while_the_sandbox_stops(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", "b", init=(sidecar("s"),))
+    await running(node, pod)
+    node.runtime.seconds["stop_pod_sandbox"] = 5
+    before, told = len(node.runtime.calls), list[tuple[float, PodRuntimeStatus]]()
+    assert node.known is not None
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    result = await node.manager.kill_pod(
+        pod, node.known, 7, lambda status: told.append((loop.time() - start, status))
+    )
+    ((at, status),) = told
+    assert at < 5 <= loop.time() - start
+    assert {c.state for c in status.containers} == {ContainerState.EXITED}
+    assert status.has_ready_sandbox
+    asked = [c for c in node.runtime.calls[before:] if c.startswith("container_status")]
+    assert len(asked) == 3, "nobody is asked twice"
+    assert result.status is not None
+    assert not result.status.has_ready_sandbox
+    assert {c.state for c in result.status.containers} == {ContainerState.EXITED}
+
+
+@on_virtual_time
+async def test_without_a_clean_stop_nobody_is_told(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", "b")
+    await running(node, pod)
+    node.runtime.errors["stop_container container-b-0"] = CRIError("StopContainer", "no")
+    assert node.known is not None
+    told: list[PodRuntimeStatus] = []
+    assert (await node.manager.kill_pod(pod, node.known, 7, told.append)).failed
+    assert told == []
