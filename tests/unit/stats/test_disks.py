@@ -15,7 +15,8 @@ from kubeletpy.stats.disks import BATCH, PATIENCE_S, DiskMeter, space, space_wit
 from kubeletpy.stats.tree_walk import Walked
 from kubeletpy.stats.usage import PodRef, TreeUse
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock, on_virtual_time, timed
+from tests.unit.stats.machine import ThreadClock
+from tests.virtual_time import on_virtual_time, timed
 
 REF = PodRef("u-1", "web", "shop")
 
@@ -44,7 +45,9 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
 def test_a_tree_is_measured_once_a_minute(walks: Walks) -> None:
     @on_virtual_time
     async def check() -> None:
-        meter = DiskMeter(LoopClock())
+        clock = ThreadClock()
+        meter = DiskMeter(clock)
+        clock.now()
         first = await meter.measure(["/", "/nothing"])
         assert {path: (use.used, use.inodes) for path, use in first.items()} == {"/": (100, 2)}
         await asyncio.sleep(59)
@@ -98,7 +101,9 @@ async def test_measuring_is_off(walks: Walks) -> None:
 def test_patience_is_virtual(walks: Walks) -> None:
     @on_virtual_time
     async def check() -> None:
-        meter = DiskMeter(LoopClock())
+        clock = ThreadClock()
+        clock.now()
+        meter = DiskMeter(clock)
         _, took = await timed(meter.measure(["/a"]))
         assert took < PATIENCE_S
 

@@ -1,0 +1,331 @@
+"""One collection: from where each number comes, who is asked and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, SandboxStatus
+from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.stats import views
+from kubeletpy.stats.cadvisor import Machine as Facts
+from kubeletpy.stats.group_files import container_id
+from kubeletpy.stats.locate import first_process
+from kubeletpy.stats.shared import Shared
+from kubeletpy.stats.views import StatsViews
+from tests.unit.stats.machine import Machine, Runtime
+from tests.virtual_time import on_virtual_time
+
+FACTS = Facts(2, 1, 1, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
+
+
+def told(identifier: str, cpu: int = 9, memory: int = 8) -> cri.ContainerStats:
+    """What a runtime says of a container."""
+    return cri.ContainerStats(
+        attributes=cri.ContainerAttributes(id=identifier),
+        cpu=cri.CpuUsage(timestamp=6, usage_core_nano_seconds=cri.UInt64Value(value=cpu)),
+        memory=cri.MemoryUsage(timestamp=6, working_set_bytes=cri.UInt64Value(value=memory)),
+        writable_layer=cri.FilesystemUsage(
+            fs_id=cri.FilesystemIdentifier(mountpoint="/"),
+            used_bytes=cri.UInt64Value(value=70),
+            inodes_used=cri.UInt64Value(value=7),
+        ),
+    )
+
+
+def told_pod(identifier: str, *containers: cri.ContainerStats) -> cri.PodSandboxStats:
+    """What a runtime says of a sandbox."""
+    network = cri.NetworkUsage(
+        timestamp=6,
+        default_interface=cri.NetworkInterfaceUsage(
+            name="eth0", rx_bytes=cri.UInt64Value(value=11)
+        ),
+    )
+    return cri.PodSandboxStats(
+        attributes=cri.PodSandboxAttributes(id=identifier),
+        linux=cri.LinuxPodSandboxStats(
+            cpu=cri.CpuUsage(timestamp=6, usage_core_nano_seconds=cri.UInt64Value(value=55)),
+            network=network,
+            process=cri.ProcessUsage(process_count=cri.UInt64Value(value=5)),
+            containers=containers,
+        ),
+    )
+
+
+@on_virtual_time
+async def _usage(machine: Machine, **more: bool) -> tuple[Any, Any]:
+    """A short and a whole reading."""
+    collector = machine.collector(**more)
+    try:
+        return await collector.usage(), await collector.detail()
+    finally:
+        await collector.close()
+
+
+def test_files_are_enough_for_cpu_and_memory(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("u1", "a", "b")
+
+    @on_virtual_time
+    async def check() -> None:
+        collector = machine.collector()
+        reading = await collector.usage()
+        (pod,) = reading.pods
+        assert [group.name for group in pod.containers] == ["a", "b"]
+        for group in (pod.group, pod.sandbox, *pod.containers):
+            assert group is not None
+            assert group.stats is not None
+            assert (group.stats.cpu_ns, group.stats.working_set) == (4_000_000_000, 7000)
+        assert pod.containers[0].path == "/kubepods/podu1/cri-containerd-u1xa.scope"
+        assert reading.node.group.stats is not None
+        assert reading.node.group.stats.cpu_ns == 1_500_000_000
+        assert machine.runtime.asked == []
+
+    check()
+
+
+def test_all_who_ask_within_a_second_share_one_collection(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("u1", "a")
+
+    @on_virtual_time
+    async def check() -> None:
+        collector = machine.collector()
+        readings = await asyncio.gather(*(collector.detail() for _ in range(20)))
+        assert all(reading is readings[0] for reading in readings)
+        assert machine.runtime.asked == ["containers"]
+        await asyncio.sleep(1.1)
+        await collector.detail()
+        assert machine.runtime.asked == ["containers"] * 2
+
+    check()
+
+
+def test_the_runtime_is_asked_for_what_has_no_cgroup_here(tmp_path: Path) -> None:
+    stats = told_pod("vmxsb", told("vmxa"))
+    machine = Machine(tmp_path, Runtime(sandboxes=[stats]))
+    machine.add("vm", "a", groups=False)
+    machine.paths["vm"] = "/kubepods/podvm"
+    usage, _ = _usage(machine)
+    (pod,) = usage.pods
+    assert pod.containers[0].stats is not None
+    assert (pod.containers[0].stats.cpu_ns, pod.containers[0].stats.working_set) == (9, 8)
+    assert pod.group.stats is not None
+    assert pod.group.stats.cpu_ns == 55
+    assert pod.network is not None
+    assert (pod.network.default, pod.network.interfaces[0].rx_bytes) == ("eth0", 11)
+    assert pod.processes == 5
+
+
+def test_a_runtime_without_stats_of_sandboxes(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Runtime(containers=[told("vmxa")]))
+    machine.add("vm", "a", groups=False)
+    usage, _ = _usage(machine)
+    assert usage.pods[0].containers[0].stats.cpu_ns == 9
+    assert usage.problem == ""
+    assert machine.runtime.asked[:4] == ["status vmxsb", "status vmxa", "sandboxes", "containers"]
+
+
+def test_writable_layers_come_from_the_runtime(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Runtime(containers=[told("u1xa")]))
+    machine.add("u1", "a")
+    _, detail = _usage(machine)
+    (group,) = detail.pods[0].containers
+    assert group.stats.cpu_ns == 4_000_000_000, "the files go before the runtime"
+    assert (group.layer.used, group.layer.inodes, group.layer.at) == (70, 7, 6)
+    assert group.layer.space.capacity > 0
+    assert group.stats.devices[0].write_bytes == 2
+
+
+def test_the_gate_puts_the_runtime_first(tmp_path: Path) -> None:
+    stats = told_pod("u1xsb", told("u1xa"))
+    machine = Machine(tmp_path, Runtime(sandboxes=[stats]))
+    machine.add("u1", "a")
+    usage, _ = _usage(machine, prefer_runtime=True)
+    (group,) = usage.pods[0].containers
+    assert (group.stats.cpu_ns, group.stats.working_set) == (9, 8)
+    assert group.stats.memory == 9000, "what the runtime does not say comes from the files"
+    assert usage.pods[0].group.stats.cpu_ns == 55
+
+
+@pytest.mark.parametrize("wrong", [Unavailable("ListContainerStats", "down")])
+def test_a_runtime_that_fails_takes_only_its_own_numbers(
+    tmp_path: Path, wrong: Unavailable
+) -> None:
+    machine = Machine(tmp_path, Runtime(containers=wrong))
+    machine.add("u1", "a")
+    usage, detail = _usage(machine)
+    assert usage.problem == ""
+    assert "down" in detail.problem
+    assert detail.pods[0].containers[0].stats.working_set == 7000
+    assert detail.pods[0].containers[0].layer is None
+
+
+def test_only_what_runs_and_one_of_each_name(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("u1", "a")
+    machine.add("gone")
+    (live, dead) = machine.statuses
+    ended = SandboxStatus("oldxsb", ready=False, created_at=1)
+    younger = replace(live.containers[0], id="u1xnewer", created_at=9)
+    stopped = ContainerStatus("u1xx", "x", ContainerState.EXITED)
+    machine.statuses = [
+        replace(
+            live,
+            sandboxes=(*live.sandboxes, ended),
+            containers=(*live.containers, younger, stopped),
+        ),
+        replace(dead, sandboxes=(replace(dead.sandboxes[0], ready=False),)),
+    ]
+    usage, _ = _usage(machine)
+    (pod,) = usage.pods
+    assert pod.sandbox.id == "u1xsb"
+    assert [group.id for group in pod.containers] == ["u1xnewer"]
+
+
+def test_processes_and_interfaces(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("u1", "a")
+    machine.add("host", "a", host_network=True)
+    own = os.getpid()
+    for uid in ("u1", "host"):
+        machine.group(f"/kubepods/pod{uid}/{uid}xsb", [own])
+    net = machine.proc / str(own) / "net"
+    net.mkdir(parents=True)
+    (net / "dev").write_text("eth0: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n")
+    _, detail = _usage(machine)
+    by_uid = {pod.ref.uid: pod for pod in detail.pods}
+    assert by_uid["u1"].network.interfaces[0].tx_bytes == 5
+    assert by_uid["u1"].processes == 1
+    assert by_uid["u1"].sandbox.descriptors > 0
+    assert by_uid["host"].network is None, "those are the node's own interfaces"
+
+
+def test_a_pod_that_goes_while_it_is_read(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("u1", "a")
+    machine.paths["u1"] = "/kubepods/podelse"
+    usage, _ = _usage(machine)
+    assert usage.pods[0].containers[0].stats is None
+    assert usage.pods[0].group.stats is None
+
+
+@pytest.mark.parametrize("path", ["/kubepods/../../etc", "relative", "/a/.."])
+def test_no_path_leads_out_of_the_hierarchies(tmp_path: Path, path: str) -> None:
+    machine = Machine(tmp_path)
+    (tmp_path / "cpu.stat").write_text("usage_usec 1\n")
+    machine.add("u1", "a")
+    machine.paths["u1"] = path
+    usage, _ = _usage(machine)
+    assert usage.pods[0].group.stats is None
+
+
+def test_views(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Runtime(containers=[told("u1xa")]))
+    machine.add("u1", "a")
+    provided: list[str] = []
+
+    @on_virtual_time
+    async def check() -> None:
+        shown = StatsViews(machine.collector(), "node-1", lambda: FACTS, provider=provided.append)
+        first = json.loads(await shown.summary(only_cpu_and_memory=True))
+        assert "usageNanoCores" not in first["pods"][0]["containers"][0]["cpu"]
+        await asyncio.sleep(2)
+        second = json.loads(await shown.summary(only_cpu_and_memory=False))
+        (pod,) = second["pods"]
+        assert pod["containers"][0]["cpu"]["usageNanoCores"] == 0
+        assert pod["containers"][0]["rootfs"]["usedBytes"] == 70
+        assert second["node"]["runtime"]["imageFs"]["usedBytes"] == 77
+        assert second["node"]["runtime"]["containerFs"]["inodesUsed"] == 7
+        assert b'container="a"' in await shown.cadvisor_metrics()
+        assert b'container="a"' in await shown.resource_metrics()
+
+    check()
+    assert provided == [views.FROM_FILES]
+
+
+class Metrics(Runtime):
+    """A runtime with metrics of its own."""
+
+    async def list_metric_descriptors(self) -> list[cri.MetricDescriptor]:
+        self.asked.append("descriptors")
+        return [cri.MetricDescriptor(name="m", help="h", label_keys=["id"])]
+
+    async def list_pod_sandbox_metrics(self) -> list[cri.PodSandboxMetrics]:
+        self.asked.append("metrics")
+        if len(self.asked) > 4:
+            raise Unavailable("ListPodSandboxMetrics", "down")
+        value = cri.UInt64Value(value=5)
+        metric = cri.Metric(name="m", metric_type=cri.GAUGE, label_values=["x"], value=value)
+        return [cri.PodSandboxMetrics(metrics=[metric])]
+
+
+def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
+    runtime = Metrics()
+    machine = Machine(tmp_path, runtime)
+    machine.add("u1", "a")
+    provided: list[str] = []
+
+    @on_virtual_time
+    async def check() -> None:
+        shown = StatsViews(
+            machine.collector(),
+            "node-1",
+            lambda: FACTS,
+            from_runtime=runtime,  # type: ignore[arg-type]
+            provider=provided.append,
+        )
+        text = b'# HELP m h\n# TYPE m gauge\nm{id="x"} 5\n'
+        assert [await shown.cadvisor_metrics() for _ in range(3)] == [text] * 3
+        assert b"container_memory_working_set_bytes" in await shown.cadvisor_metrics()
+
+    check()
+    assert runtime.asked.count("descriptors") == 1
+    assert provided[-1] == views.FROM_FILES
+    assert views.FROM_RUNTIME in provided
+
+
+@pytest.mark.parametrize(
+    ("info", "pid"),
+    [('{"pid": 42}', 42), ('{"pid": 1}', 0), ('{"pid": "7"}', 0), ("[]", 0), ("", 0), ("{", 0)],
+)
+def test_the_first_process_in_what_a_runtime_says(info: str, pid: int) -> None:
+    assert first_process(info) == pid
+
+
+@pytest.mark.parametrize("name", ["abc", "cri-containerd-abc.scope", "crio-abc.scope"])
+def test_the_container_of_a_cgroup(name: str) -> None:
+    assert container_id(name) == "abc"
+
+
+def test_who_waits_with_others_and_goes_away_takes_nothing() -> None:
+    @on_virtual_time
+    async def check() -> None:
+        made = 0
+
+        async def make() -> int:
+            nonlocal made
+            made += 1
+            await asyncio.sleep(0.5)
+            if made == 2:
+                raise ValueError
+            return made
+
+        shared = Shared(make)
+        first, second = asyncio.create_task(shared.get()), asyncio.create_task(shared.get())
+        await asyncio.sleep(0.1)
+        first.cancel()
+        assert await second == 1
+        await asyncio.sleep(1)
+        with pytest.raises(ValueError):
+            await shared.get()
+        assert await shared.get() == 3, "an error is not kept"
+
+    check()
