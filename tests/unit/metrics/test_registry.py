@@ -211,6 +211,7 @@ def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
         "kubelet_preemptions",
         "kubelet_certificate_manager_client_expiration_renew_errors",
         "kubelet_server_expiration_renew_errors",
+        "kubelet_pod_resize_duration_milliseconds",
     }
     complaints = ran.stderr.decode().splitlines()
     assert [line for line in complaints if line.split()[0] not in odd] == []
