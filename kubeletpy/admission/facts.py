@@ -17,6 +17,8 @@ class NodeState:
     """Whether the kernel enforces AppArmor profiles."""
     pod_level_resources: bool = True
     """The feature gate PodLevelResources."""
+    declared_features: Sequence[str] | None = None
+    """What the node tells of; None: it does not, and no pod is asked what it needs."""
     pressures: Sequence[str] = ()
     """Conditions of pressure that hold now: MemoryPressure, DiskPressure, PIDPressure."""
     shutting_down: bool = False

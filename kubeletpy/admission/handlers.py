@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubeletpy.admission.declared_features import lacking
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import NeedsOf, pod_needs, shortages
 from kubeletpy.admission.host_ports import clash
@@ -70,7 +71,7 @@ def judge(
 
 
 def _late(pod: Pod, state: NodeState, lacking: Sequence[Shortage]) -> Verdict:
-    for late in (_apparmor, _features, _shutdown):
+    for late in (_apparmor, _features, _declared, _shutdown):
         if rejection := late(pod, state):
             return Refused(rejection)
     return Preempt(tuple(lacking)) if lacking else Admitted()
@@ -161,6 +162,16 @@ def _features(pod: Pod, state: NodeState) -> Rejection | None:
     if state.pod_level_resources or not pod.spec.get("resources"):
         return None
     return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+
+
+def _declared(pod: Pod, state: NodeState) -> Rejection | None:
+    if state.declared_features is None:
+        return None
+    missing = lacking(pod, state.declared_features)
+    if not missing:
+        return None
+    text = f"Pod requires node features that are not available: {', '.join(missing)}"
+    return Rejection("PodFeatureUnsupported", text)
 
 
 def _shutdown(pod: Pod, state: NodeState) -> Rejection | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kubeletpy.admission.declared_features import declared
 from kubeletpy.api import types as api
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.rules import parse_cpuset
@@ -59,6 +60,7 @@ def node_options(settings: KubeletSettings, flags: NodeFlags, facts: MachineFact
         status_update_s=settings.node_status_update_frequency,
         status_report_s=settings.node_status_report_frequency,
         max_images=settings.node_status_max_images,
+        declared_features=declared(settings.feature_gates.effective),
         version=f"{KUBELET_VERSION}-kubeletpy.{VERSION}",
     )
 

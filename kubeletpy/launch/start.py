@@ -153,6 +153,9 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
             kernel_version=facts.kernel_version,
             apparmor=kernel.apparmor,
             pod_level_resources=settings.feature_gates.enabled("PodLevelResources"),
+            declared_features=options.declared_features
+            if settings.feature_gates.enabled("NodeDeclaredFeatures")
+            else None,
         ),
         pulls=pull_settings(settings),
         node_credentials=NodeCredentials(default_paths(root, Path.home())),

@@ -108,6 +108,8 @@ def node_status(
         status["runtimeHandlers"] = list(runtime.handlers)
     if runtime.supplemental_groups_policy:
         status["features"] = {"supplementalGroupsPolicy": True}
+    if options.declared_features:
+        status["declaredFeatures"] = list(options.declared_features)
     return status
 
 

@@ -33,4 +33,6 @@ class NodeOptions:
     status_update_s: float = 10.0
     status_report_s: float = 300.0
     max_images: int = 50
+    declared_features: Sequence[str] = ()
+    """What the node tells of in its status."""
     version: str = ""

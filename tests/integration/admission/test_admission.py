@@ -10,6 +10,7 @@ import pytest
 from kubeletpy.api.types import JSON
 from tests.integration.node.machine import Node, status
 from tests.integration.node.pods import container, pod
+from tests.integration.node.test_hostile_input import stored
 
 
 def bound(name: str, *containers: JSON, **spec: Any) -> JSON:
@@ -120,3 +121,18 @@ def test_a_node_that_is_cordoned_says_so(node2: Node) -> None:
     node2.wait_event("default", node2.name, "NodeNotSchedulable: Node test-node status is now")
     node2.kubectl("uncordon", node2.name)
     node2.wait_event("default", node2.name, "NodeSchedulable: Node test-node status is now")
+
+
+def test_a_feature_that_the_node_has_not(node: Node, namespace: str) -> None:
+    """Past the API's own checks, as with an API server that is newer than the node."""
+    made = stored("p", namespace, node.name)
+    made["spec"].update(hostNetwork=True, hostUsers=False)
+    node.api.call(lambda registry: registry.store.put("pods", namespace, "p", made))
+    found = node.wait_phase(namespace, "p", "Failed")["status"]
+    assert found["reason"] == "PodFeatureUnsupported"
+    assert found["message"] == (
+        "Pod was rejected: Pod requires node features that are not available: "
+        "UserNamespacesHostNetworkSupport"
+    )
+    told = (node.api.find("nodes", "", node.name) or {})["status"]["declaredFeatures"]
+    assert "RestartAllContainersOnContainerExits" in told

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.admission.declared_features import FEATURES, declared, lacking
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import is_extended, pod_needs, shortages
 from kubeletpy.admission.handlers import judge
@@ -21,6 +22,7 @@ from kubeletpy.admission.verdict import (
     Shortage,
 )
 from kubeletpy.api import types as api
+from kubeletpy.config.gates import resolve
 from tests.unit.cgroups.pods import container, fixed, pod
 
 STATE = NodeState(kernel_version="6.1.0-13-amd64")
@@ -400,6 +402,12 @@ def test_pressure(pressures: list[str], of: Any, admitted: bool) -> None:
         assert verdict == Refused(Rejection("Evicted", message))
 
 
+ALL_AGAIN: dict[str, Any] = {
+    "name": "c",
+    "restartPolicyRules": [{"action": "RestartAllContainers"}],
+}
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+
 LATE: list[tuple[dict[str, Any], Any, str]] = [
     ({"apparmor": False}, pod(), ""),
     (
@@ -427,6 +435,17 @@ LATE: list[tuple[dict[str, Any], Any, str]] = [
         pod(resources={"requests": {"cpu": "1"}}),
         "PodLevelResourcesNotSupported",
     ),
+    ({"declared_features": ()}, pod(), ""),
+    ({"declared_features": ()}, pod(ALL_AGAIN), "PodFeatureUnsupported"),
+    ({"declared_features": (RESTART_ALL,)}, pod(ALL_AGAIN), ""),
+    ({}, pod(ALL_AGAIN), ""),
+    ({"declared_features": ()}, pod(hostNetwork=True), ""),
+    ({"declared_features": ()}, pod(hostUsers=False), ""),
+    (
+        {"declared_features": (RESTART_ALL,)},
+        pod(hostNetwork=True, hostUsers=False),
+        "PodFeatureUnsupported",
+    ),
     ({"shutting_down": True}, pod(), "NodeShutdown"),
     ({"shutting_down": True}, pod(requests(cpu="9"), **CRITICAL), "NodeShutdown"),
 ]
@@ -440,6 +459,21 @@ def test_the_last_questions(state: dict[str, Any], of: Any, reason: str) -> None
     else:
         assert isinstance(verdict, Refused)
         assert verdict.rejection.reason == reason
+
+
+def test_what_a_node_tells_of() -> None:
+    gates = dict.fromkeys(FEATURES, True)
+    assert declared(gates) == ()
+    assert declared({**gates, "NodeDeclaredFeatures": True}) == tuple(sorted(FEATURES))
+    default = resolve({}).effective
+    assert declared(default) == (
+        "ExtendWebSocketsToKubelet",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+        RESTART_ALL,
+    )
+    missing = lacking(pod(ALL_AGAIN, hostNetwork=True, hostUsers=False), ())
+    assert missing == [RESTART_ALL, "UserNamespacesHostNetworkSupport"]
 
 
 def test_a_critical_pod_asks_others_to_give_way() -> None:

@@ -1,0 +1,53 @@
+"""Features that a node tells of in its status, so that no pod comes to it that needs another one.
+
+Pure. Source: KEP-5328; docs/reference, admission (declared features), node status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+from kubeletpy.pods.pod import Pod
+
+GATE = "NodeDeclaredFeatures"
+
+
+def _restarts_all(pod: Pod) -> bool:
+    return any(
+        rule.get("action") == "RestartAllContainers"
+        for container in (*pod.init_containers, *pod.containers)
+        for rule in container.get("restartPolicyRules") or ()
+    )
+
+
+def _own_users_on_the_nodes_network(pod: Pod) -> bool:
+    return pod.host_network and pod.spec.get("hostUsers") is False
+
+
+def _nobody(pod: Pod) -> bool:
+    return False  # only what is done to a pod later needs it
+
+
+FEATURES: Mapping[str, Callable[[Pod], bool]] = MappingProxyType(
+    {
+        "ExtendWebSocketsToKubelet": _nobody,
+        "InPlacePodLevelResourcesVerticalScaling": _nobody,
+        "InPlacePodVerticalScalingInitContainers": _nobody,
+        "RestartAllContainersOnContainerExits": _restarts_all,
+        "UserNamespacesHostNetworkSupport": _own_users_on_the_nodes_network,
+    }
+)
+"""Feature -> whether a pod can run only where it is. Each has a gate of the same name."""
+
+
+def declared(enabled: Mapping[str, bool]) -> tuple[str, ...]:
+    """What a node tells of, given its feature gates; sorted. A gate that is not known is off."""
+    if not enabled.get(GATE):
+        return ()
+    return tuple(name for name in sorted(FEATURES) if enabled.get(name))
+
+
+def lacking(pod: Pod, available: Collection[str]) -> list[str]:
+    """Features that a pod needs and the node has not, sorted."""
+    return [name for name in sorted(FEATURES) if name not in available and FEATURES[name](pod)]
