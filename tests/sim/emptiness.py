@@ -17,6 +17,7 @@ IDLE_TASKS = {
     "runtime-events",
     "sync-loop",
     "dead-containers",
+    "stuck-pods",
     "container-gc",
     "image-gc",
     "source-api",
