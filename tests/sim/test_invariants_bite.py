@@ -30,8 +30,8 @@ Story = Callable[[World], Awaitable[None]]
 def exit_codes_are_dropped(patch: pytest.MonkeyPatch) -> None:
     right = container_status._state
 
-    def wrong(inputs: Any, record: Any, *rest: Any) -> Any:
-        return right(inputs, replace(record, exit_code=0), *rest)
+    def wrong(inputs: Any, container: Any, record: Any, old: Any) -> Any:
+        return right(inputs, container, replace(record, exit_code=0), old)
 
     patch.setattr(container_status, "_state", wrong)
 
