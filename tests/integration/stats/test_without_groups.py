@@ -1,0 +1,60 @@
+"""A node without cgroups of pods, whose numbers are on the read-only port."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.conftest import MakeNode
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tests.integration.stats.test_numbers import HELD, HOLD
+from tools.env.containerd import Containerd
+from tools.env.registry import free_port
+
+
+def test_pods_without_cgroups_of_their_own(
+    make_node: MakeNode, session_containerd2: Containerd, request: pytest.FixtureRequest
+) -> None:
+    """The runtime puts them where it likes; the read-only port shows the numbers too."""
+    port = free_port()
+    config = {
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": ["none"],
+        "readOnlyPort": port,
+        "volumeStatsAggPeriod": "-1s",
+    }
+    node = make_node(session_containerd2, "plain-node", config)
+    node.start()
+    node.apply(pod("plain", container("main", HOLD)), namespace="default")
+    node.wait_running("default", "plain")
+    request.addfinalizer(lambda: remove_pod(node, "plain"))
+
+    def held() -> JSON | None:
+        (shown,) = get(port, "/stats/summary")["pods"]
+        (main,) = shown["containers"]
+        return dict(shown) if main["memory"]["workingSetBytes"] > HELD else None
+
+    shown = node.until(held, "memory is held", "default", "plain")
+    assert shown["memory"]["workingSetBytes"] >= HELD
+    assert shown["network"]["name"] == "eth0"
+    assert "volume" not in shown
+    assert shown["containers"][0]["rootfs"]["capacityBytes"] > 0
+    names = {each["name"] for each in get(port, "/stats/summary")["node"]["systemContainers"]}
+    assert names == {"kubelet", "runtime"}
+
+
+def get(port: int, path: str) -> JSON:
+    """What the read-only port answers."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        found: JSON = json.load(answer)
+    return found
+
+
+def remove_pod(node: Node, name: str) -> None:
+    """Delete a pod and wait for it."""
+    node.api.delete("pods", "default", name, grace=1)
+    node.wait_gone("default", name)
