@@ -18,6 +18,7 @@ from aiohttp import web
 
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError
+from kubeletpy.server.listening import BACKLOG, http_log, limited
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
 
 log = logging.getLogger(__name__)
@@ -26,36 +27,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY = 64 << 10
 MAX_CONNECTIONS = 4096
+MAX_ANSWERS = 128
+"""Requests that are answered at once, but for streams and those that wait to be admitted."""
+ANSWER_S = 60.0
+"""How long an answer may take, its client's reading included; streams may take longer."""
 IDLE_S = 60.0
-"""How long a connection may be without a request."""
+"""How long a connection may be without a whole request."""
+PIECE = 128 << 10
+LINGER_S = 2.0
+"""How long the rest of a body is read that nobody wants, so that its client reads the answer."""
 HANDSHAKE_S = 10.0
 STOP_S = 1.0
-BACKLOG = 256
-
-
-def listen(address: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one. Raises OSError."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
-        made.bind((address, port))
-        made.listen(BACKLOG)
-    except BaseException:
-        made.close()
-        raise
-    made.setblocking(False)
-    return made
-
-
-class _Refused(asyncio.Protocol):
-    """What a connection over the limit meets."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
 
 
 class AgentServer:
@@ -94,24 +76,22 @@ class AgentServer:
             handler_cancellation=True,
             shutdown_timeout=STOP_S,
             keepalive_timeout=IDLE_S,
+            lingering_time=LINGER_S,
+            logger=http_log,
             max_line_size=8190,
             max_field_size=8190,
         )
         self._server: asyncio.Server | None = None
+        self._answering = 0
 
     async def start(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
         if tls is None and self._access is not None:
             raise ValueError("credentials are not taken over plain HTTP")
         await self._runner.setup()
-        manager = self._runner.server
-        assert manager is not None, "the runner has been set up"
-
-        def connected() -> asyncio.Protocol:
-            return manager() if len(manager.connections) < MAX_CONNECTIONS else _Refused()
-
+        assert self._runner.server is not None, "the runner has been set up"
         self._server = await asyncio.get_running_loop().create_server(
-            connected,
+            limited(self._runner.server, MAX_CONNECTIONS),
             sock=sock,
             ssl=tls,
             ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
@@ -135,11 +115,16 @@ class AgentServer:
         began = asyncio.get_running_loop().time()
         try:
             await self._admit(request, route)
-            return await handler(request)
+            if route is not None and route.long_running:
+                return await handler(request)
+            return await self._answer(request, handler)
         except web.HTTPException as answer:
             return _plain(answer)
         except (asyncio.CancelledError, ConnectionError):
             raise
+        except TimeoutError:
+            log.info("an answer took too long", extra={"path": request.path, "type": self._type})
+            return web.Response(status=504, text="timed out\n")
         except Exception:  # the boundary of a request: a broken one never harms another
             log.exception("a request broke", extra={"path": request.path, "method": request.method})
             return web.Response(status=500, text="internal error\n")
@@ -147,6 +132,23 @@ class AgentServer:
             inflight.dec()
             took = asyncio.get_running_loop().time() - began
             self._metrics.requests_duration.labels(*labels).observe(took)
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer and see the answer sent, in bounded time and number: answers may be large."""
+        if self._answering >= MAX_ANSWERS:
+            raise web.HTTPTooManyRequests(
+                text="too many requests at once\n", headers={"Retry-After": "1"}
+            )
+        self._answering += 1
+        try:
+            async with asyncio.timeout(ANSWER_S) as limit:
+                return await _sent(request, await handler(request))
+        except TimeoutError:
+            if limit.expired() and request.transport is not None:
+                request.transport.abort()
+            raise
+        finally:
+            self._answering -= 1
 
     async def _admit(self, request: web.Request, route: Route | None) -> None:
         if self._access is None:
@@ -177,6 +179,21 @@ class AgentServer:
         long_running = "true" if route is not None and route.long_running else "false"
         method = request.method if verb_of(request.method) else "other"
         return method, first, self._type, long_running
+
+
+async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Send a response, a large one in pieces: one write of all would not wait for its reader."""
+    body = response.body if isinstance(response, web.Response) else None
+    if isinstance(body, bytes) and len(body) > PIECE:
+        response = web.StreamResponse(status=response.status, headers=response.headers)
+        response.content_length = len(body)
+        await response.prepare(request)
+        for start in range(0, len(body), PIECE):
+            await response.write(body[start : start + PIECE])
+    else:
+        await response.prepare(request)
+    await response.write_eof()
+    return response
 
 
 async def _debugging_off(_request: web.Request) -> web.StreamResponse:

@@ -20,9 +20,10 @@ from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects
 from kubeletpy.server.access import Access, AccessSettings
-from kubeletpy.server.app import AgentServer, Handler, listen
+from kubeletpy.server.app import AgentServer, Handler
 from kubeletpy.server.debug.zpages import Program
 from kubeletpy.server.endpoints import EndpointSettings
+from kubeletpy.server.listening import listen
 from kubeletpy.server.logs import handler as log_handler
 from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.node_view import NodeView
@@ -67,7 +68,9 @@ class Ports:
         self._read_only: socket.socket | None = None
         if settings.read_only_port:
             try:
-                self._read_only = _bind("readOnlyPort", settings.address, settings.read_only_port)
+                self._read_only = _bind(
+                    "readOnlyPort", settings.address, settings.read_only_port, short_answers=True
+                )
             except ServerError:
                 self._main.close()
                 raise
@@ -159,9 +162,9 @@ class Ports:
             ) from error
 
 
-def _bind(name: str, address: str, port: int) -> socket.socket:
+def _bind(name: str, address: str, port: int, *, short_answers: bool = False) -> socket.socket:
     try:
-        return listen(address, port)
+        return listen(address, port, short_answers=short_answers)
     except OSError as error:
         raise ServerError(
             f"{name}: can't listen on {address}:{port}: {error}; is another kubelet running? "

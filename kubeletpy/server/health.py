@@ -6,13 +6,20 @@ anything of a pod's content.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from kubeletpy.server.listening import http_log, limited, listen
+
 log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 256
+"""Pods on the host's network reach this port too."""
+IDLE_S = 60.0
 
 HealthCheck = Callable[[], str]
 """Empty when well, else what is wrong."""
@@ -63,6 +70,7 @@ class HealthServer:
         self._render = render_metrics
         self._render_probes = render_probe_metrics
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
 
     @property
     def port(self) -> int:
@@ -77,15 +85,21 @@ class HealthServer:
         app.router.add_get("/metrics", self._metrics)
         if self._render_probes is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        self._runner = runner
-        site = web.TCPSite(runner, self._address, self._port)
-        await site.start()
-        self._port = int(runner.addresses[0][1])
+        sock = listen(self._address, self._port, short_answers=True)
+        self._runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=IDLE_S, logger=http_log
+        )
+        await self._runner.setup()
+        assert self._runner.server is not None, "it has been set up"
+        self._server = await asyncio.get_running_loop().create_server(
+            limited(self._runner.server, MAX_CONNECTIONS), sock=sock
+        )
+        self._port = int(sock.getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening."""
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -1,6 +1,7 @@
 """SPDY/3 as far as Kubernetes speaks it: frames to bytes and back. Pure.
 
 Kubernetes' SPDY has no flow control and no priorities; the headers of a stream say what it is for.
+Header blocks that come in are never unpacked, so that none can grow in memory.
 Source: the SPDY protocol, draft 3 (sections 2.2 and 2.6).
 """
 
@@ -16,6 +17,8 @@ DATA = 0
 """Kind of a data frame; the others are the protocol's numbers of control frames."""
 FIN = 0x01
 MAX_FRAME = (1 << 24) - 1
+MAX_CONTROL = 64 << 10
+"""Bytes of a control frame; those of Kubernetes have some hundreds."""
 _CONTROL = 0x8003
 _HEAD = struct.Struct(">HHI")
 _NUMBER = struct.Struct(">I")
@@ -70,33 +73,56 @@ class Frame:
 
 
 class Decoder:
-    """Bytes in any pieces to frames."""
+    """Bytes in any pieces to frames. Holds no more than MAX_CONTROL of them."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._rest = b""
+        self._stream = self._flags = self._left = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now. Raises SpdyError."""
-        self._rest += data
-        while len(self._rest) >= _HEAD.size:
-            first, second, last = _HEAD.unpack_from(self._rest)
-            end = _HEAD.size + (last & MAX_FRAME)
-            if len(self._rest) < end:
-                return
-            body = bytes(self._rest[_HEAD.size : end])
-            del self._rest[:end]
-            flags = last >> 24
+        """The frames that are complete now, and what is there of a data frame as one of its own.
+
+        Only the last piece of a data frame has its flags. Raises SpdyError.
+        """
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        at, size = 0, len(data)
+        while at < size:
+            if self._left:
+                piece = data[at : at + self._left]
+                at += len(piece)
+                self._left -= len(piece)
+                yield Frame(DATA, self._stream, 0 if self._left else self._flags, piece)
+                continue
+            if size - at < _HEAD.size:
+                break
+            first, second, last = _HEAD.unpack_from(data, at)
+            flags, length = last >> 24, last & MAX_FRAME
             if not first & 0x8000:
-                yield Frame(DATA, first << 16 | second, flags, body)
-            elif first != _CONTROL:
+                at += _HEAD.size
+                self._stream, self._flags, self._left = first << 16 | second, flags, length
+                if not length:
+                    yield Frame(DATA, self._stream, flags)
+                continue
+            if first != _CONTROL:
                 raise SpdyError("not version 3")
-            elif second in (SETTINGS, GOAWAY):
-                yield Frame(second, 0, flags, body)
-            elif len(body) < _NUMBER.size:
-                raise SpdyError("a control frame is too short")
-            else:
-                number = _NUMBER.unpack_from(body)[0] & 0x7FFFFFFF
-                yield Frame(second, number, flags, body[_NUMBER.size :])
+            if length > MAX_CONTROL:
+                raise SpdyError("a control frame is too long")
+            end = at + _HEAD.size + length
+            if size < end:
+                break
+            yield _control_frame(second, flags, data[at + _HEAD.size : end])
+            at = end
+        self._rest = data[at:]
+
+
+def _control_frame(kind: int, flags: int, body: bytes) -> Frame:
+    if kind in (SETTINGS, GOAWAY):
+        return Frame(kind, 0, flags, body)
+    if len(body) < _NUMBER.size:
+        raise SpdyError("a control frame is too short")
+    number = _NUMBER.unpack_from(body)[0] & 0x7FFFFFFF
+    return Frame(kind, number, flags, body[_NUMBER.size :])
 
 
 class Encoder:

@@ -47,14 +47,17 @@ def test_frames_come_out_however_they_arrive(piece: int) -> None:
     got = [
         frame for at in range(0, len(text), piece) for frame in decoder.feed(text[at : at + piece])
     ]
+    hello = len(got) - 4
+    assert b"".join(frame.data for frame in got[:hello]) == b"hello"
+    assert {(frame.kind, frame.stream, frame.flags) for frame in got[:hello]} == {(DATA, 5, 0)}
+    got = got[hello:]
     assert got == [
-        Frame(DATA, 5, 0, b"hello"),
         Frame(PING, 2, 0, b""),
         Frame(DATA, 5, FIN, b""),
         Frame(spdy.RST_STREAM, 7, 0, struct.pack(">I", 5)),
         Frame(spdy.GOAWAY, 0, 0, bytes(8)),
     ]
-    assert [frame.is_last for frame in got] == [False, False, True, True, False]
+    assert [frame.is_last for frame in got] == [False, True, True, False]
 
 
 def test_large_data_is_split_and_only_the_last_frame_ends_it() -> None:
@@ -70,3 +73,25 @@ def test_large_data_is_split_and_only_the_last_frame_ends_it() -> None:
 def test_other_protocols_are_refused(text: bytes) -> None:
     with pytest.raises(SpdyError):
         list(Decoder().feed(text))
+
+
+def test_a_frame_that_promises_much_is_passed_on_piece_by_piece() -> None:
+    decoder = Decoder()
+    head = struct.pack(">II", 5, FIN << 24 | spdy.MAX_FRAME)
+    assert list(decoder.feed(head)) == []
+    for _ in range(3):
+        assert list(decoder.feed(bytes(1000))) == [Frame(DATA, 5, 0, bytes(1000))]
+    left = spdy.MAX_FRAME - 3000
+    assert list(decoder.feed(bytes(left))) == [Frame(DATA, 5, FIN, bytes(left))]
+    assert list(decoder.feed(spdy.ping_answer(1))) == [Frame(PING, 1)]
+
+
+def test_a_control_frame_that_promises_much_is_refused_at_once() -> None:
+    bomb = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, spdy.MAX_FRAME)
+    with pytest.raises(SpdyError, match="too long"):
+        list(Decoder().feed(bomb))
+    # headers that would unpack to 10 MB stay packed
+    packed = zlib.compress(bytes(10 << 20), 9)[: spdy.MAX_CONTROL - 4]
+    reply = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, 4 + len(packed))
+    (frame,) = Decoder().feed(reply + struct.pack(">I", 1) + packed)
+    assert frame.data == packed

@@ -1,0 +1,78 @@
+"""Sockets that listen, and how many connections they take.
+
+A connection over the limit is closed unheard, so that clients that only hold connections open can
+cost no more than the limit. What a connection may do is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 256
+GIVE_UP_MS = 60_000
+"""After so many milliseconds the kernel drops a plain connection that takes nothing."""
+
+
+def listen(address: str, port: int, *, short_answers: bool = False) -> socket.socket:
+    """A socket that listens; port 0 takes a free one. Raises OSError.
+
+    Args:
+        short_answers: nobody may take longer than GIVE_UP_MS to read an answer, which holds also
+            after the answer has been handed to the kernel and the connection been closed.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+        if short_answers:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_MS)
+        made.bind((address, port))
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made
+
+
+def limited(manager: web.Server, limit: int) -> Callable[[], asyncio.Protocol]:
+    """Makes the protocol of a new connection, or one that closes it."""
+
+    def connected() -> asyncio.Protocol:
+        return manager() if len(manager.connections) < limit else _Refused()
+
+    return connected
+
+
+class _Refused(asyncio.Protocol):
+    """What a connection over the limit meets."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+class _NoHttp(logging.Filter):
+    """Anybody who reaches a port can send nonsense: it makes no lines at all, and is not quoted."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        log.debug("what a client sent is no HTTP request", extra={"error": type(error).__name__})
+        return False
+
+
+http_log = logging.getLogger(f"{__name__}.http")
+"""For what aiohttp has to say about a server's connections."""
+http_log.addFilter(_NoHttp())

@@ -1,0 +1,450 @@
+"""Clients that mean harm: each costs no more than its share, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    SandboxStatus,
+)
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.health import HealthServer
+from kubeletpy.server.streaming.options import TUNNEL, V5
+from kubeletpy.wire import spdy
+from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
+
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+POD = {
+    "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+    "spec": {"containers": [{"name": "c"}]},
+    "status": {
+        "containerStatuses": [{"name": "c", "state": {"running": {}}, "containerID": "x://cid"}]
+    },
+}
+ALLOW = AccessSettings(always_allow=True)
+EXEC = "/exec/n/p/c?command=x&input=1&output=1"
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Runtime:
+    """Gives the URL of a streaming server that a test plays, once it may."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.asked = asyncio.Event()
+
+    async def exec(self, _request: object) -> str:
+        self.asked.set()
+        await self.go_on.wait()
+        return self.url
+
+    attach = port_forward = exec
+
+
+async def idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A process that says nothing and reads nothing but its end."""
+    writer.write(SWITCH)
+    while await reader.read(1 << 16):
+        pass
+
+
+@asynccontextmanager
+async def node(
+    tmp_path: Path, pki: Pki, serve: Serve = idle
+) -> AsyncIterator[tuple[Running, Runtime]]:
+    runtime = Runtime()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            await serve(reader, writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    backend = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=1000)
+    runtime.url = f"http://127.0.0.1:{backend.sockets[0].getsockname()[1]}/exec/token"
+    view = make_view(tmp_path, POD, runtime=runtime)
+    path = tmp_path / "logs/n_p_u/c/0.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("2026-01-02T03:04:05.1Z stdout F hello\n")
+    record = ContainerStatus("cid", "c", ContainerState.RUNNING, log_path=str(path))
+    view.cache.set(
+        PodRuntimeStatus("u", "p", "n", (SandboxStatus("sid", True),), (record,), observed_at=1)
+    )
+    async with serving(view, None, pki, ALLOW) as server:
+        yield server, runtime
+    backend.close()
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(server: Running, *, known: bool = True) -> Connection:
+    context = server.pki.context(server.pki.client if known else None)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    writer.transport.set_write_buffer_limits(high=1 << 16)
+    return reader, writer
+
+
+def head(path: str, protocol: str, method: str = "GET") -> bytes:
+    """The request for an upgrade; ``protocol`` empty: SPDY."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: Upgrade"]
+    if protocol:
+        lines += ["Upgrade: websocket", f"Sec-WebSocket-Protocol: {protocol}"]
+        lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
+    else:
+        lines += ["Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io"]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def frame(opcode: int, content: bytes, *, fin: bool = True, claims: int | None = None) -> bytes:
+    """A WebSocket frame of a client, masked with zeros; ``claims`` another length."""
+    size = len(content) if claims is None else claims
+    return struct.pack(">BBQI", fin << 7 | opcode, 0xFF, size, 0) + content
+
+
+async def ended(reader: asyncio.StreamReader, seconds: float = 10) -> bytes:
+    """What comes until the server closes."""
+    got = b""
+    try:
+        async with asyncio.timeout(seconds):
+            while piece := await reader.read(1 << 16):
+                got += piece
+    except ConnectionError:
+        pass
+    return got
+
+
+async def flood(writer: asyncio.StreamWriter, content: bytes, limit: int) -> int:
+    """Send until the server takes no more for half a second, or closes; how much went out."""
+    sent = 0
+    try:
+        while sent < limit:
+            writer.write(content)
+            sent += len(content)
+            async with asyncio.timeout(0.5):
+                await writer.drain()
+    except (TimeoutError, ConnectionError):
+        pass
+    return sent
+
+
+# -- before a request is there -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /pods", b"GET /pods HTTP/1.1\r\nHost: x\r\nX: "], ids=str
+)
+async def test_a_head_that_never_ends(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.app.IDLE_S", 0.4)
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        reader, writer = await connect(server, known=False)
+        writer.write(said)
+        closed = asyncio.create_task(ended(reader))
+        async with asyncio.timeout(5):
+            while not closed.done():
+                if said:
+                    writer.write(b"x")
+                await asyncio.wait({closed}, timeout=0.05)
+        assert await closed == b""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /" + b"a" * 100_000,
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000,
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 100_000,
+        b"GET / HTTP/1.1\r\n" + b"x" * 100_000,
+        b"\x80\x03\x00\x01" * 10_000,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(100_000),
+    ],
+    ids=["line", "field", "fields", "name", "spdy", "http2"],
+)
+async def test_heads_out_of_bounds(
+    pki: Pki, tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        reader, writer = await connect(server, known=False)
+        await flood(writer, said, len(said))
+        answer = await ended(reader)
+        assert answer == b"" or answer.split()[1] in (b"400", b"401", b"431"), answer[:200]
+        assert b"Traceback" not in answer
+        assert (await server.ask("GET", "/healthz", client=pki.client))[0] == 200
+    assert not [record for record in caplog.records if record.levelname != "DEBUG"]
+
+
+async def test_many_requests_at_once_from_one_connection(pki: Pki, tmp_path: Path) -> None:
+    api = Reviewer()
+    async with serving(make_view(tmp_path), api, pki) as server:
+        _, writer = await connect(server, known=False)
+        one = b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n"
+        sent = await flood(writer, one * 1000, 200 << 20)
+        # it reads no answer: soon nothing more is read from it
+        assert sent < 100 << 20
+        writer.transport.abort()
+
+
+async def test_what_follows_an_upgrade_waits_outside(pki: Pki, tmp_path: Path) -> None:
+    async with node(tmp_path, pki) as (server, runtime):
+        runtime.go_on.clear()
+        for path, protocol in ((EXEC, ""), (EXEC, V5), ("/portForward/n/p", TUNNEL)):
+            runtime.asked.clear()
+            _, writer = await connect(server)
+            writer.write(head(path, protocol))
+            async with asyncio.timeout(5):
+                await runtime.asked.wait()
+            assert await flood(writer, bytes(1 << 16), 64 << 20) < 16 << 20
+            writer.transport.abort()
+        runtime.go_on.set()
+
+
+# -- slow readers and writers --------------------------------------------------------------------
+
+
+async def test_who_does_not_read_an_answer_loses_it(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.app.ANSWER_S", 2.0)
+    monkeypatch.setattr("kubeletpy.server.app.MAX_ANSWERS", 2)
+    pods = [
+        {**POD, "metadata": {"namespace": "n", "uid": f"u{i}", "name": f"{i}" + "y" * 100_000}}
+        for i in range(100)
+    ]
+    async with serving(make_view(tmp_path, *pods), None, pki, ALLOW) as server:
+        lazy, tasks = [], len(asyncio.all_tasks())
+        for _ in range(2):
+            sock = socket.create_connection(("127.0.0.1", server.port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            context = pki.context(pki.client)
+            reader, writer = await asyncio.open_connection(
+                sock=sock, ssl=context, server_hostname="127.0.0.1", limit=1024
+            )
+            writer.write(b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.read(100)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            lazy.append(writer)
+        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 429
+        async with asyncio.timeout(5):
+            while (await server.ask("GET", "/healthz", client=pki.client))[0] == 429:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        # their connections have been closed, though they do not know it yet
+        await settled(lambda: len(asyncio.all_tasks()), tasks)
+        for writer in lazy:
+            writer.transport.abort()
+
+
+async def test_a_body_that_never_ends(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.app.ANSWER_S", 0.3)
+    monkeypatch.setattr("kubeletpy.server.app.LINGER_S", 0.3)
+    put = b"PUT /debug/flags/v HTTP/1.1\r\nHost: x\r\n"
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        reader, writer = await connect(server)
+        writer.write(put + b"Content-Length: 5\r\n\r\n4")
+        await ended(reader)
+        reader, writer = await connect(server)
+        writer.write(put + b"Transfer-Encoding: chunked\r\n\r\n")
+        async with asyncio.timeout(5):
+            await flood(writer, b"10000\r\n" + bytes(0x10000) + b"\r\n", 1 << 40)
+            await ended(reader)
+
+
+async def test_a_process_that_floods_a_client_that_does_not_read(pki: Pki, tmp_path: Path) -> None:
+    sent = 0
+    stopped = asyncio.Event()
+
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(SWITCH)
+        writer.transport.set_write_buffer_limits(high=1 << 16)
+        sent += await flood(writer, spdy.data(3, bytes(1 << 16)), 256 << 20)
+        stopped.set()
+
+    async with node(tmp_path, pki, talk) as (server, _):
+        for protocol in ("", V5):
+            sent = 0
+            stopped.clear()
+            reader, writer = await connect(server)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(head(EXEC, protocol))
+            async with asyncio.timeout(20):
+                await stopped.wait()
+            assert sent < 32 << 20
+            writer.transport.abort()
+            del reader
+
+
+# -- WebSocket frames ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        frame(2, b"\0x", claims=1 << 62),
+        frame(2, b"\0x", claims=1 << 30),
+        frame(2, bytes(1 << 20), fin=False) + frame(0, bytes(1 << 20), fin=False) * 5,
+        frame(2 | 0x40, b"compressed?"),
+        frame(2 | 0x10, b"reserved"),
+        frame(9, bytes(126)),
+        frame(9, b"", fin=False),
+        frame(3, b""),
+        frame(0, b"goes on with nothing"),
+        frame(8, b"\x00"),
+        b"\x82\x01x",
+    ],
+    ids=[
+        *("length", "gigabyte", "fragments", "deflate", "reserved", "long-ping", "split-ping"),
+        *("opcode", "continuation", "close", "unmasked"),
+    ],
+)
+@pytest.mark.parametrize(("path", "protocol"), [(EXEC, V5), ("/portForward/n/p", TUNNEL)])
+async def test_frames_that_are_none(
+    pki: Pki, tmp_path: Path, frames: bytes, path: str, protocol: str
+) -> None:
+    async with node(tmp_path, pki) as (server, _):
+        tasks = len(asyncio.all_tasks())
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        reader, writer = await connect(server)
+        writer.write(head(path, protocol))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        sent = await flood(writer, frames, len(frames))
+        writer.write_eof() if writer.can_write_eof() else None
+        if frames[:2] != b"\x82\x01":  # a client that does not mask is only impolite
+            await ended(reader)
+        assert sent <= len(frames)
+        writer.transport.abort()
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown < 64 << 10, "kilobytes"
+        async with asyncio.timeout(10):
+            while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 - tasks tell nobody
+                await asyncio.sleep(0.01)
+
+
+async def test_pings_that_nobody_reads_the_answers_of(pki: Pki, tmp_path: Path) -> None:
+    async with node(tmp_path, pki) as (server, _):
+        reader, writer = await connect(server)
+        writer.write(head(EXEC, V5))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert await flood(writer, frame(9, bytes(125)) * 500, 128 << 20) < 32 << 20
+        writer.transport.abort()
+
+
+# -- the runtime's side --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, spdy.MAX_FRAME),
+        b"\x80\x02\x00\x01\x00\x00\x00\x00",
+    ],
+    ids=["control-bomb", "version"],
+)
+async def test_a_runtime_that_speaks_nonsense(
+    pki: Pki, tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.streaming.link.CLOSE_S", 0.2)
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH + said + bytes(1 << 20))
+        await reader.read()
+
+    async with node(tmp_path, pki, speak) as (server, _):
+        reader, writer = await connect(server)
+        writer.write(head(EXEC, V5))
+        assert len(await ended(reader)) < 2 << 20
+        writer.transport.abort()
+
+
+# -- hundreds of streams, and clients that vanish --------------------------------------------------
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Vanish: the peer gets a RST, not an end."""
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def settled(count: Callable[[], int], most: int) -> None:
+    async with asyncio.timeout(20):
+        while count() > most:
+            gc.collect()
+            await asyncio.sleep(0.05)
+
+
+async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path: Path) -> None:
+    kinds = [
+        (EXEC, "", b"101"),
+        (EXEC, V5, b"101"),
+        ("/portForward/n/p", TUNNEL, b"101"),
+        ("/attach/n/p/c?output=1", "", b"101"),
+        ("/containerLogs/n/p/c?follow=true", None, b"200"),
+    ]
+    async with node(tmp_path, pki) as (server, _):
+
+        async def open_one(number: int) -> Connection:
+            path, protocol, expected = kinds[number % len(kinds)]
+            reader, writer = await connect(server)
+            plain = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            writer.write(plain if protocol is None else head(path, protocol))
+            assert (await reader.readuntil(b"\r\n")).split()[1] == expected
+            return reader, writer
+
+        async def storm(count: int) -> None:
+            opened = [await open_one(number) for number in range(count)]
+            began = asyncio.get_running_loop().time()
+            assert (await server.ask("GET", "/healthz", client=pki.client)) == (200, "ok")
+            assert asyncio.get_running_loop().time() - began < 2
+            for _, writer in opened:
+                reset(writer)
+
+        await storm(5)  # what is made once, such as the threads that read files
+        await asyncio.sleep(0.2)
+        tasks, fds = len(asyncio.all_tasks()), descriptors()
+        for _ in range(2):
+            await storm(150)
+            await settled(lambda: len(asyncio.all_tasks()), tasks)
+            await settled(descriptors, fds + 8)
+
+
+async def test_the_health_port_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubeletpy.server.health.MAX_CONNECTIONS", 3)
+    monkeypatch.setattr("kubeletpy.server.health.IDLE_S", 0.3)
+    server = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))
+    await server.start()
+    held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+    reader, _ = await asyncio.open_connection("127.0.0.1", server.port)
+    assert await ended(reader) == b""
+    for reader, writer in held:
+        assert await ended(reader) == b""
+        writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert (await ended(reader)).endswith(b"ok")
+    await server.close()
