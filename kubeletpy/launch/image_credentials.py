@@ -9,25 +9,17 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from kubeletpy.clock import Clock
-from kubeletpy.config import ConfigError, KubeletSettings, NodeFlags, Problem
-from kubeletpy.config.credential_provider_files import (
-    BIN_DIR_FLAG,
-    FLAG,
-    check_programs,
-    read_credential_provider_files,
-)
-from kubeletpy.config.credential_providers import TOKENS_GATE, load_credential_providers
-from kubeletpy.images.providers.accounts import ServiceAccounts
-from kubeletpy.images.providers.plugins import Plugins
-from kubeletpy.images.providers.program import Program, run_program
-from kubeletpy.images.providers.provider import Provider
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.images.pod_credentials import CredentialProviders
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.records.store import RecordStore
 from kubeletpy.images.records.verify import Verification, VerificationPolicy
+from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.protocol import ImageService
+from kubeletpy.volumes.tokens import PodTokens
 
 _RECORDS_PER_POD = 5
 _INTENTS_PER_POD = 2
@@ -66,42 +58,23 @@ async def open_pull_records(
 def make_providers(
     settings: KubeletSettings,
     flags: NodeFlags,
-    accounts: ServiceAccounts,
+    *,
+    api: KubeApi | None,
+    tokens: PodTokens,
     metrics: Metrics,
     stack: AsyncExitStack,
-) -> Plugins | None:
+) -> CredentialProviders | None:
     """The credential providers that the flags name; None when they name none.
 
     Raises:
         ConfigError: their configuration, or their programs.
     """
-    path, bin_dir = flags.image_credential_provider_config, flags.image_credential_provider_bin_dir
-    if not path and not bin_dir:
+    if not flags.image_credential_provider_config and not flags.image_credential_provider_bin_dir:
         return None
-    for flag, value, other in ((FLAG, path, BIN_DIR_FLAG), (BIN_DIR_FLAG, bin_dir, FLAG)):
-        if not value:
-            raise ConfigError([Problem(flag, "", f"is needed with {other}")])
-    config = load_credential_providers(
-        read_credential_provider_files(path), token_gate=settings.feature_gates.enabled(TOKENS_GATE)
-    )
-    check_programs(bin_dir, tuple(provider.name for provider in config.providers))
-    metrics.credential_providers.configured(config.config_hash)
-    directory = Path(bin_dir).resolve()
-    plugins = Plugins(
-        [
-            Provider(
-                provider,
-                Program(
-                    str(directory / provider.name),
-                    provider.args,
-                    {variable.name: variable.value for variable in provider.env},
-                ),
-                run_program,
-                accounts,
-                metrics.credential_providers,
-            )
-            for provider in config.providers
-        ]
-    )
+    # most nodes have none, and start without loading this
+    from kubeletpy.launch.credential_providers import make
+    from kubeletpy.launch.service_accounts import ClusterAccounts
+
+    plugins = make(settings, flags, ClusterAccounts(api, tokens), metrics.credential_providers)
     stack.push_async_callback(plugins.close)
     return plugins

@@ -36,7 +36,6 @@ from kubeletpy.launch.pods import (
     static_pods,
 )
 from kubeletpy.launch.runtime import mount_features, wait_for_runtime
-from kubeletpy.launch.service_accounts import ClusterAccounts
 from kubeletpy.launch.serving_certificate import serving_certificate
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
@@ -160,7 +159,12 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         pulls=pull_settings(settings),
         node_credentials=NodeCredentials(default_paths(root, Path.home())),
         credential_providers=make_providers(
-            settings, flags, ClusterAccounts(client, surroundings.tokens), metrics, stack
+            settings,
+            flags,
+            api=client,
+            tokens=surroundings.tokens,
+            metrics=metrics,
+            stack=stack,
         ),
         pull_records=await open_pull_records(settings, root, runtime, SystemClock(), metrics),
         image_gc=image_gc_policy(settings),
