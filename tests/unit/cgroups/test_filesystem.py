@@ -30,10 +30,10 @@ def v2(tmp_path: Path) -> LookAlike:
 def test_the_version_is_found_out(tmp_path: Path) -> None:
     first = detect(v1_machine(tmp_path / "1"))
     assert first.version == 1
-    assert {"cpu", "cpuacct", "memory", "pids", "hugetlb"} <= first.controllers
+    assert {"cpu", "cpuacct", "memory", "pids", "hugetlb"} <= set(first.hierarchies)
     second = detect(v2_machine(tmp_path / "2"))
     assert second.version == 2
-    assert "cpuset" in second.controllers
+    assert "cpuset" in second.hierarchies
 
 
 def test_a_machine_without_cgroups_is_told_what_to_do(tmp_path: Path) -> None:
