@@ -107,11 +107,16 @@ async def shared_change(stand: Stand, pods: int) -> tuple[float, int]:
     files = [root / uid / "volumes/kubernetes.io~configmap/config/a" for uid in uids]
     begun = time.perf_counter()
     await stand.api.patch(CONFIGMAPS, SHARED, {"data": {"a": "for all"}}, NAMESPACE)
-    await asyncio.to_thread(lambda: [_wait_for(file, "for all") for file in files])
+    await asyncio.to_thread(_wait_for_all, files, "for all")
     seconds = time.perf_counter() - begun
     connections = _connections(stand.agent_pid)
     await remove(stand, *names)
     return seconds, connections
+
+
+def _wait_for_all(files: list[Path], text: str) -> None:
+    for file in files:
+        _wait_for(file, text)
 
 
 def _wait_for(file: Path, text: str) -> None:

@@ -110,7 +110,7 @@ def test_what_it_sees(node2: Node, seen: str, name: str) -> None:
     assert node2.logs(made, "main").splitlines() == CASES[name][3]
 
 
-SAID = {
+SAID: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "devices": (
         {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]},
         {"persistentVolumeClaim": {"claimName": "c"}},
