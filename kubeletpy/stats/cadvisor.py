@@ -41,9 +41,9 @@ def render(reading: Reading, machine: Machine, devices: Mapping[tuple[int, int],
     shown = _Shown(scrape, devices, reading.at)
     node = reading.node
     shown.group(node.group, network=node.network, space=node.root)
-    system = [group for group in node.system if group.path]
-    paths = {group.path for group in system}
-    for group in (*system, *(each for each in node.groups if each.path not in paths)):
+    # daemons may share a cgroup, and a series is there once
+    paths = {group.path: group for group in (*node.groups, *node.system) if group.path}
+    for group in paths.values():
         shown.group(group)
     for pod in reading.pods:
         if pod.group.path:

@@ -46,6 +46,7 @@ class DiskMeter:
         self._between = seconds_between
         self._known: dict[str, _Known] = {}
         self._work: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def measure(self, paths: Iterable[str]) -> dict[str, TreeUse]:
         """What trees take, as far as it is known within PATIENCE_S; what is not there is left out.
@@ -78,6 +79,8 @@ class DiskMeter:
     def _some(self, paths: list[str], time: Callable[[], float]) -> dict[str, _Known]:
         found: dict[str, _Known] = {}
         for path in paths:
+            if self._closed:
+                break
             began = time()
             use = self._one(path)
             ended = time()
@@ -95,7 +98,8 @@ class DiskMeter:
         return TreeUse(at, found.used, found.inodes, space(path, at), found.at_least)
 
     async def close(self) -> None:
-        """Stop after the batch that is being measured."""
+        """Stop after the tree that is being measured."""
+        self._closed = True
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait({self._work})

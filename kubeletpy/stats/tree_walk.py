@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MAX_ENTRIES = 200_000
+MAX_ENTRIES = 100_000
 MAX_DEPTH = 1000
 _BLOCK = 512
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

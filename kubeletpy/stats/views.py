@@ -1,7 +1,7 @@
 """What is served of the numbers: the summary and the two scrapes, made when they are asked for.
 
-Shaping goes to a thread, so that the scrape of a full node holds up nothing. Must never keep anything
-of a pod but its last cpu times, and those only while it runs.
+Shaping goes to a thread, so that the scrape of a full node holds up nothing. Must never keep
+anything of a pod but its last cpu times, and those only while it runs.
 """
 
 from __future__ import annotations

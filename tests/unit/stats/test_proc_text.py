@@ -96,3 +96,8 @@ def test_cpus_and_devices() -> None:
     assert proc_text.cpu_topology(info) == (4, 2)
     assert proc_text.cpu_topology("") == (0, 0)
     assert proc_text.devices(" 254 0 vda 1 2\nx y\n") == {(254, 0): "/dev/vda"}
+
+
+def test_the_number_of_interfaces_is_bounded() -> None:
+    lines = "".join(f"if{n}: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n" for n in range(500))
+    assert len(proc_text.interfaces(lines)) == proc_text.MAX_INTERFACES

@@ -113,6 +113,14 @@ def test_a_pod_without_cgroup_and_a_runtime_that_failed() -> None:
     assert found == 700
 
 
+def test_daemons_in_one_cgroup_are_one_series() -> None:
+    given = reading()
+    daemon = given.node.system[0]
+    both = replace(given.node, system=(daemon, replace(daemon, name="runtime")))
+    body = cadvisor_of(replace(given, node=both))
+    assert one(body, "container_memory_rss", id=daemon.path) == 500
+
+
 def test_resource_metrics() -> None:
     body = resource.render(reading(pod()))
     assert one(body, "container_cpu_usage_seconds_total", **MAIN) == 4.0
