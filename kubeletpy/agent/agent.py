@@ -221,7 +221,7 @@ class Agent:
             mirrors=self.mirrors,
             cgroups=self.cgroups or NoPodCgroups(),
             resizes=self.allocations,
-            actuated=self.actuated.pod,
+            actuated=self.actuated,
             decided=self._decided,
             network_error=self.monitor.network_error,
             host_ips=lambda: parts.node_ips,

@@ -13,8 +13,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import (
     Amounts,
-    container_amounts,
-    pod_level_limit,
+    limited,
     pod_limits,
     pod_requests,
 )
@@ -120,10 +119,10 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
         return CgroupResources(shares=MIN_SHARES, pids=pids, hugepages=hugepages)
     guaranteed = quality is QoSClass.GUARANTEED
     quota = period = memory = None
-    if guaranteed or _limited(pod, "cpu"):
+    if guaranteed or limited(pod, "cpu"):
         period = settings.cpu_cfs_period_us
         quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
-    if guaranteed or _limited(pod, "memory"):
+    if guaranteed or limited(pod, "memory"):
         memory = whole(limits["memory"]) if "memory" in limits else 0
     return CgroupResources(
         shares=cpu_shares(milli(requests, "cpu")),
@@ -206,13 +205,6 @@ def burstable_cpu(pod: Pod) -> int:
 def milli(amounts: Amounts, name: str) -> int:
     """Thousandths of an amount, rounded up; 0 when there is none."""
     return whole(amounts[name] * 1000) if name in amounts else 0
-
-
-def _limited(pod: Pod, name: str) -> bool:
-    if pod_level_limit(pod, name) is not None:
-        return True
-    containers = (*pod.containers, *pod.init_containers)
-    return all(container_amounts(c, "limits").get(name) for c in containers)
 
 
 def _unbounded(sizes: Iterable[str]) -> dict[str, int]:

@@ -15,7 +15,8 @@ class Wait:
 
     kind: str
     """crash backoff, image backoff, image, start error, volume, network, runtime, static name,
-    grace period, hook, runtime call, retry, probe, init container, finalizer, resize, API write, ..."""
+    grace period, hook, runtime call, retry, probe, init container, finalizer, resize, API write,
+    ..."""
     subject: str
     """The container, volume or object; may be empty."""
     why: str

@@ -60,6 +60,17 @@ def pod_level_limit(pod: Pod, name: str) -> str | None:
     return _pod_level_quantities(pod, "limits").get(name)
 
 
+def limited(pod: Pod, name: str) -> bool:
+    """Whether a pod is limited in a resource: as a whole, or because each of its containers is.
+
+    Raises ValueError.
+    """
+    if pod_level_limit(pod, name) is not None:
+        return True
+    containers = (*pod.containers, *pod.init_containers)
+    return all(container_amounts(c, "limits").get(name) for c in containers)
+
+
 def pod_level_requests_set(pod: Pod) -> bool:
     """Whether the spec has requests for the pod as a whole."""
     return any(_pod_level_supports(name) for name in _pod_level_quantities(pod, "requests"))

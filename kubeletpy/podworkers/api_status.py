@@ -70,7 +70,8 @@ class StatusWriter:
                 terminated=terminated,
                 agent_started_at=services.agent_started_at,
                 resize_conditions=services.resizes.conditions(pod.uid),
-                actuated=services.actuated(pod.uid),
+                actuated=self._actuated(pod),
+                actuated_pod=services.actuated.get_pod_level(pod.uid),
             )
         )
         if override is not None:
@@ -80,6 +81,14 @@ class StatusWriter:
         services.statuses.set_status(pod, new, containers_may_run=may_run)
         services.probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL
+
+    def _actuated(self, pod: Pod) -> dict[str, api.ResourceRequirements]:
+        found = {}
+        for container in (*pod.init_containers, *pod.containers):
+            name = container["name"]
+            if (given := self._services.actuated.get(pod.uid, name)) is not None:
+                found[name] = given
+        return found
 
     def deadline(self, pod: Pod) -> float | None:
         """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""

@@ -17,6 +17,7 @@ from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, ActuatedResources
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.runtime_manager.results import Decision, ResizeOutcome
 from kubeletpy.status.protocol import StatusManager
@@ -83,8 +84,8 @@ class SyncServices:
     mirrors: MirrorKeeper | None = None
     cgroups: PodCgroupKeeper = field(default_factory=NoPodCgroups)
     resizes: ResizeKeeper = field(default_factory=NoResizes)
-    actuated: Callable[[str], Mapping[str, api.ResourceRequirements]] = lambda uid: {}
-    """What containers of a pod were last given, by name, for what the runtime does not tell."""
+    actuated: ActuatedResources = field(default_factory=ActuatedInMemory)
+    """What pods and containers were last given, for what the runtime does not tell."""
     decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None
     """Told of what is decided about a pod before it is done."""
     network_error: Callable[[], str] = lambda: ""

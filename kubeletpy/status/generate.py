@@ -20,6 +20,7 @@ from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
 from kubeletpy.status.phase import compute_phase
+from kubeletpy.status.pod_resources import pod_level_resources
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -54,6 +55,8 @@ class StatusInputs:
     """Those that tell of a resize in place, with their times."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
     """What containers were last given, by name."""
+    actuated_pod: api.ResourceRequirements | None = None
+    """What the pod as a whole was last given."""
 
 
 def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
@@ -69,6 +72,7 @@ def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
         status["message"] = message
     by_name = {entry["name"]: entry for entry in every}
     status["conditions"] = _conditions(inputs, by_name, phase)
+    status.update(pod_level_resources(pod, by_name, inputs.actuated_pod, phase))
     status["qosClass"] = qos_class(pod).value
     status["observedGeneration"] = max(pod.generation, old.get("observedGeneration") or 0)
     if not status["observedGeneration"]:

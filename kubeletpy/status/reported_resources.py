@@ -34,7 +34,7 @@ def _cpu(asked: str, actual: int | None, least: int) -> str:
     # shares round: 100m is 102 shares is 99.6m; the same setting, so the same words
     if abs(wanted - actual) <= 1 or (wanted <= least and actual <= least):
         return asked
-    return f"{actual}m"
+    return f"{actual}m" if actual % 1000 else str(actual // 1000)
 
 
 def reported_resources(

@@ -6,6 +6,7 @@ Pure judgement over truth and runtime; an empty list of problems means converged
 
 from __future__ import annotations
 
+from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.api.types import JSON
 from tests.sim import scripts
 from tests.sim.invariants import entries
@@ -13,6 +14,8 @@ from tests.sim.records import Container
 from tests.sim.runtime import SimRuntime
 from tests.sim.truth import PodTruth, Truth, is_sidecar, restarts_after, short_id
 
+TOO_BIG = "9"
+"""More cpu than the node has."""
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 LOOPS = "loops"
 """Outcome of a container that fails again and again."""
@@ -148,12 +151,48 @@ def _should_run(pod: PodTruth, wanted: JSON, runs: Container | None) -> list[str
         found.append(f"{name} runs {runs.image}, not {wanted['image']}")
     if not runs.sandbox.ready:
         found.append(f"{name} runs in a dead sandbox")
+    found += _sized_wrongly(pod, wanted, runs)
     entry = entries(pod.status).get(name) or {}
     if "running" not in (entry.get("state") or {}):
         found.append(f"{name} runs, shown as {entry.get('state')}")
     elif not entry.get("ready"):
         found.append(f"{name} runs, shown as not ready")
     return found
+
+
+def _sized_wrongly(pod: PodTruth, wanted: JSON, runs: Container) -> list[str]:
+    """Whether a container has other resources than it asks for, or the status says other ones."""
+    asked = wanted.get("resources")
+    pending = condition(pod, "PodResizePending")
+    if not asked or pending:
+        too_big = any(_asks_too_much(container) for container in pod.spec["containers"])
+        return [] if too_big or not pending else [f"a resize waits: {pending}"]
+    if _asks_too_much(wanted):
+        return ["a resize that cannot be is not said to wait"]
+    found = []
+    name, limits = wanted["name"], asked["limits"]
+    quota, memory = milli_value(limits["cpu"]) * 100, value(limits["memory"])
+    has = runs.config.linux.resources
+    if (has.cpu_quota, has.memory_limit_in_bytes) != (quota, memory):
+        found.append(f"{name} has {has.cpu_quota} and {has.memory_limit_in_bytes}, wants {asked}")
+    shown = (entries(pod.status).get(name) or {}).get("resources")
+    if shown != asked:
+        found.append(f"{name} wants {asked}, shown {shown}")
+    if doing := condition(pod, "PodResizeInProgress"):
+        found.append(f"a resize is not done: {doing}")
+    return found
+
+
+def condition(pod: PodTruth, kind: str) -> JSON | None:
+    """A condition that the API shows of a pod."""
+    for one in pod.status.get("conditions") or ():
+        if one["type"] == kind:
+            return one  # type: ignore[no-any-return]
+    return None
+
+
+def _asks_too_much(container: JSON) -> bool:
+    return ((container.get("resources") or {}).get("requests") or {}).get("cpu") == TOO_BIG
 
 
 def _told_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:

@@ -107,7 +107,7 @@ class Invariants:
             return
         if pod.images(victim.name) != {victim.image}:
             return
-        if self._has_ended(pod) or _deadline_passed(pod):
+        if self._has_ended(pod) or _deadline_passed(pod) or _restarts_to_resize(pod, victim.name):
             return
         self._history.violated(f"{victim} was healthy and is stopped")
 
@@ -138,7 +138,9 @@ class Invariants:
             return
         if ends[-1].asked or ends[-1].image != started.image:
             return  # replaced, not restarted after an end of its own
-        key = (self._made_in[started.id], pod.uid, started.name, started.image)
+        # a container with other resources than before starts afresh, as one of another image does
+        size = started.config.linux.resources.SerializeToString(deterministic=True)
+        key = (self._made_in[started.id], pod.uid, started.name, started.image, size)
         delay = self._delays.get(key)
         end = ends[-1].at
         if delay is None or end - delay.raised_at > BACKOFF_QUIET:
@@ -241,6 +243,22 @@ class Invariants:
                     f"exit code {ends[-1].code} of {ends[-1].container_id} ({name} of {pod.name}) "
                     "was never told"
                 )
+
+
+def _restarts_to_resize(pod: PodTruth, name: str) -> bool:
+    """Whether a container was resized, and wants a restart for that."""
+    versions = [
+        container
+        for spec in pod.specs
+        for container in spec["containers"]
+        if container["name"] == name
+    ]
+    wants = any(
+        policy["restartPolicy"] == "RestartContainer"
+        for version in versions
+        for policy in version.get("resizePolicy") or ()
+    )
+    return wants and any(one.get("resources") != versions[0].get("resources") for one in versions)
 
 
 def _deadline_passed(pod: PodTruth) -> bool:

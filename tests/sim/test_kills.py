@@ -15,7 +15,7 @@ import pytest
 from kubeletpy.api.types import JSON
 from tests.sim.invariants import entries
 from tests.sim.loop import run
-from tests.sim.user import container, pod, sidecar
+from tests.sim.user import container, pod, resources, sidecar
 from tests.sim.world import World
 
 PARTS = 4
@@ -62,12 +62,33 @@ async def _lose_sandbox(world: World) -> None:
         world.runtime.kill_sandbox(sandbox)
 
 
+def _sized(*policies: JSON) -> JSON:
+    containers = [container("c", "run", resources=resources("100m")), container("d", "run")]
+    if policies:
+        containers[0]["resizePolicy"] = list(policies)
+    return pod("a", containers)
+
+
+async def _resize(world: World) -> None:
+    world.user.create(_sized())
+    await world.converges(30)
+    world.user.resize("a", 0, resources("200m", "96Mi"))
+
+
+async def _resize_with_restart(world: World) -> None:
+    world.user.create(_sized({"resourceName": "memory", "restartPolicy": "RestartContainer"}))
+    await world.converges(30)
+    world.user.resize("a", 0, resources("200m", "96Mi"))
+
+
 ACTS: dict[str, tuple[Act, bool]] = {
     "start": (_create, False),
     "job": (_create_job, False),
     "update": (_update, True),
     "stop": (_delete, True),
     "sandbox": (_lose_sandbox, True),
+    "resize": (_resize, True),
+    "resize_restart": (_resize_with_restart, True),
 }
 """What happens to the pod; whether the instants are counted only after the pod ran."""
 
@@ -115,15 +136,16 @@ def _matters(what: str) -> bool:
 
 
 def _restarted_nothing(world: World, act: str) -> None:
-    """A pod that was only started has no container that is not its first."""
-    if act not in ("start", "job"):
+    """A pod that was only started or resized has no container that is not its first."""
+    if act not in ("start", "job", "resize", "resize_restart"):
         return
     for obj in world.user.pods():
         for name, entry in entries(obj.get("status") or {}).items():
             ran = [
                 line for line in world.history.lines if " start " in line and f" {name}#" in line
             ]
-            assert len(ran) == 1, f"{name}: {ran}, shown {entry['restartCount']}"
+            wanted = 2 if act == "resize_restart" and name == "c" else 1
+            assert len(ran) == wanted, f"{name}: {ran}, shown {entry['restartCount']}"
 
 
 @pytest.mark.parametrize("part", range(PARTS))

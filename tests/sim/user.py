@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from kubeletpy.api.quantity import milli_value
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.registry import Registry
@@ -15,6 +16,7 @@ from kubeletpy.localapi.requests import ADMIN, DeleteOptions
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from tests.sim import scripts
 from tests.sim.api import NODE
+from tests.sim.convergence import TOO_BIG
 from tests.sim.history import History
 from tests.sim.truth import Truth
 
@@ -30,6 +32,12 @@ def container(name: str, what: str, host: str = scripts.LOCAL, **more: Any) -> J
 def sidecar(name: str, what: str = "run") -> JSON:
     """A restartable init container."""
     return container(name, what, restartPolicy="Always")
+
+
+def resources(cpu: str, memory: str = "64Mi") -> JSON:
+    """Requests, and limits twice the cpu."""
+    limits = {"cpu": f"{2 * milli_value(cpu)}m", "memory": memory}
+    return {"requests": {"cpu": cpu, "memory": "32Mi"}, "limits": limits}
 
 
 def pod(
@@ -123,6 +131,20 @@ class User:
             ADMIN, "pods", name, patch, NAMESPACE, patch_type="application/json-patch+json"
         )
 
+    def resize(self, name: str, index: int, new: JSON) -> None:
+        """Change the resources of a regular container."""
+        self._say(f"pod {name}: container {index} is resized to {new}")
+        patch = [{"op": "replace", "path": f"/spec/containers/{index}/resources", "value": new}]
+        self._registry.patch(
+            ADMIN,
+            "pods",
+            name,
+            patch,
+            NAMESPACE,
+            patch_type="application/json-patch+json",
+            subresource="resize",
+        )
+
     def annotate(self, name: str, value: str) -> None:
         """Change an annotation, which must change nothing in the runtime."""
         self._say(f"pod {name}: annotation {value}")
@@ -190,6 +212,10 @@ class RandomUser:
         rng = self._rng
         containers = obj["spec"]["containers"]
         index = rng.randrange(len(containers))
+        if containers[index].get("resources") and rng.random() < 0.6:
+            new = resources(rng.choice(SIZES), rng.choice(("64Mi", "96Mi")))
+            self._user.resize(obj["metadata"]["name"], index, new)
+            return
         image = containers[index]["image"]
         base, _, version = image.rpartition(":")
         if rng.random() < 0.3:
@@ -205,6 +231,8 @@ class RandomUser:
         self._user.debug(obj["metadata"]["name"], container(f"debug{count}", what))
 
 
+SIZES = ("100m", "150m", "200m", "200m", TOO_BIG)
+
 ALWAYS = ("run", "run", "run", "run143", "stubborn", "slowstop", "fail", "failslow", "flakyrun")
 ENDING = ("done", "doneslow", "fail", "failslow", "flaky", "instant", "run", "stubborn")
 SIDECARS = ("run", "run", "stubborn", "flakyrun")
@@ -219,6 +247,9 @@ def random_pod(rng: random.Random, name: str) -> JSON:
         container(f"c{index}", rng.choice(kinds), _host(rng))
         for index in range(rng.choice((1, 1, 2, 3)))
     ]
+    for each in containers:
+        if rng.random() < 0.4:
+            each["resources"] = resources("100m")
     init: list[JSON] = []
     if rng.random() < 0.4:
         for index in range(rng.choice((1, 2))):

@@ -53,7 +53,7 @@ def container_group(node: Node, made: JSON) -> str:
 
 
 def read(path: str, file: str) -> str:
-    return (CGROUPS / file.split(".")[0] / path.strip("/") / file).read_text().strip()
+    return (CGROUPS / file.partition(".")[0] / path.strip("/") / file).read_text().strip()
 
 
 def conditions(made: JSON) -> dict[str, JSON]:

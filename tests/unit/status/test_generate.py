@@ -215,7 +215,7 @@ def test_pod_ip_order(ips: Any, hosts: Any, ordered: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "cpu"), [(50000, "500m"), (50001, "500m"), (100000, "1000m"), (None, "500m")]
+    ("quota", "cpu"), [(50000, "500m"), (50001, "500m"), (100000, "1"), (None, "500m")]
 )
 def test_resources_show_what_is_enforced(quota: int | None, cpu: str) -> None:
     enforced = RuntimeResources(cpu_quota=quota, cpu_period=100000, memory_limit_bytes=2**30)

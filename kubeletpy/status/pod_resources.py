@@ -1,0 +1,97 @@
+"""What a pod as a whole is given and has: ``allocatedResources`` and ``resources`` of its status.
+
+Pure. What it has is summed up from what its containers have, as the pod's own cgroup is made of
+them. Source: docs/reference, container status (pod level); KEP-5419.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import Amounts, limited, pod_limits, pod_requests
+
+COMPUTE = ("cpu", "memory")
+BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+DECIMAL = ("", "k", "M", "G", "T", "P", "E")
+
+
+def pod_level_resources(
+    pod: Pod,
+    containers: Mapping[str, api.ContainerStatus],
+    given: api.ResourceRequirements | None,
+    phase: str,
+) -> api.PodStatus:
+    """The two fields, as far as there is anything to say in them.
+
+    Args:
+        pod: as it is allocated.
+        containers: the statuses just made, by name.
+        given: what the pod as a whole was last given, where it has resources of its own.
+
+    Raises:
+        ValueError: a request or limit is not a quantity.
+    """
+    made: api.PodStatus = {}
+    allocated = pod_requests(pod)
+    own: dict[str, Any] = {**(pod.spec.get("resources") or {})}
+    limits = pod_limits(pod)
+    if not allocated and not limits:
+        return made
+    if allocated:
+        made["allocatedResources"] = words(allocated)
+    if phase != "Running":
+        own |= {"requests": words(allocated), "limits": words(limits)}
+    else:
+        actual = _as_it_is(pod, containers, given)
+        own |= actual.spec.get("resources") or {}
+        own["requests"] = {**(own.get("requests") or {}), **_compute(pod_requests(actual))}
+        kept = {name: amount for name, amount in pod_limits(actual).items() if limited(pod, name)}
+        own["limits"] = {**(own.get("limits") or {}), **_compute(kept)}
+    made["resources"] = {key: value for key, value in own.items() if value}  # type: ignore[typeddict-item]
+    return made
+
+
+def words(amounts: Amounts) -> dict[str, str]:
+    """Amounts as the API spells them."""
+    return {name: spell(name, amount) for name, amount in sorted(amounts.items())}
+
+
+def spell(name: str, amount: Decimal) -> str:
+    """One amount in its shortest form: ``1500m``, ``2``, ``96Mi``, ``100M``."""
+    if name == "cpu":
+        milli = int((amount * 1000).to_integral_value(ROUND_CEILING))
+        return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+    number = int(amount.to_integral_value(ROUND_CEILING))
+    base, suffixes = (1024, BINARY) if number % 1024 == 0 else (1000, DECIMAL)
+    power = 0
+    while number and number % base == 0 and power < len(suffixes) - 1:
+        number, power = number // base, power + 1
+    return f"{number}{suffixes[power]}"
+
+
+def _compute(amounts: Amounts) -> dict[str, str]:
+    return words({name: amounts[name] for name in COMPUTE if name in amounts})
+
+
+def _as_it_is(
+    pod: Pod,
+    containers: Mapping[str, api.ContainerStatus],
+    given: api.ResourceRequirements | None,
+) -> Pod:
+    spec: dict[str, Any] = {**pod.spec}
+    for key in ("containers", "initContainers"):
+        listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
+        if listed:
+            spec[key] = [_shown(one, containers.get(one["name"])) for one in listed]
+    if given is not None and pod.spec.get("resources"):
+        spec["resources"] = given
+    return Pod({**pod.object, "spec": spec})  # type: ignore[typeddict-item]
+
+
+def _shown(container: api.Container, status: api.ContainerStatus | None) -> api.Container:
+    resources = (status or {}).get("resources")
+    return container if resources is None else {**container, "resources": resources}

@@ -1,0 +1,164 @@
+"""What a status says of resources while and after a pod is resized in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from kubeletpy.localapi.quantities import canonical
+from kubeletpy.pods.runtime_status import RuntimeResources
+from kubeletpy.status import store
+from kubeletpy.status.generate import generate_api_pod_status
+from kubeletpy.status.pod_resources import pod_level_resources, spell
+from kubeletpy.status.reported_resources import reported_resources
+from tests.unit.status.samples import inputs, pod, record, runtime
+from tests.unit.status.test_generate import only
+
+
+def needs(requests: str = "", limits: str = "") -> dict[str, Any]:
+    made = {}
+    for kind, words in (("requests", requests), ("limits", limits)):
+        if words:
+            made[kind] = dict(word.split("=") for word in words.split())
+    return made
+
+
+GIVEN = needs("cpu=200m memory=64Mi", "cpu=400m memory=128Mi")
+WAS = needs("cpu=100m memory=32Mi", "cpu=200m memory=64Mi")
+TOLD = RuntimeResources(
+    cpu_shares=102, cpu_quota=20000, cpu_period=100000, memory_limit_bytes=64 << 20
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "actuated", "old", "shown"),
+    [
+        (TOLD, WAS, None, WAS),
+        (TOLD, None, None, needs("cpu=100m memory=64Mi", "cpu=200m memory=67108864")),
+        (None, WAS, None, WAS),
+        (None, needs("cpu=100m"), None, needs("cpu=100m memory=64Mi", "cpu=400m memory=128Mi")),
+        (None, None, WAS, WAS),
+        (None, None, None, GIVEN),
+    ],
+)
+def test_what_a_container_has_in_the_middle_of_a_resize(told, actuated, old, shown) -> None:
+    before = None if old is None else {"containerID": "r://a-0", "resources": old}
+    wanted: Any = {"name": "a", "resources": GIVEN}
+    entry = record("a", resources=told)
+    assert reported_resources(wanted, entry, before, "r://a-0", actuated) == shown
+    ended = record("a", "exited")
+    assert reported_resources(wanted, ended, before, "r://a-0", actuated) == GIVEN
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("cpu", "1.5", "1500m"),
+        ("cpu", "2", "2"),
+        ("cpu", "0.0001", "1m"),
+        ("memory", "0", "0"),
+        ("memory", str(96 << 20), "96Mi"),
+        ("memory", str(1536 << 20), "1536Mi"),
+        ("memory", str(2 << 30), "2Gi"),
+        ("memory", "100000000", "100M"),
+        ("memory", "1000001", "1000001"),
+    ],
+)
+def test_amounts_are_spelled_as_the_api_does(name: str, amount: str, text: str) -> None:
+    assert spell(name, Decimal(amount)) == text
+    assert canonical(text) == text
+
+
+def shown(**resources: Any) -> Any:
+    return {name: {"name": name, "resources": value} for name, value in resources.items()}
+
+
+@pytest.mark.parametrize(
+    ("of", "has", "given", "phase", "expected"),
+    [
+        (pod(), {}, None, "Running", {}),
+        (
+            pod({"name": "a", "resources": GIVEN}, {"name": "b", "resources": WAS}),
+            {},
+            None,
+            "Pending",
+            {
+                "allocatedResources": {"cpu": "300m", "memory": "96Mi"},
+                "resources": needs("cpu=300m memory=96Mi", "cpu=600m memory=192Mi"),
+            },
+        ),
+        (
+            pod({"name": "a", "resources": GIVEN}, {"name": "b", "resources": WAS}),
+            shown(a=WAS, b=WAS),
+            None,
+            "Running",
+            {
+                "allocatedResources": {"cpu": "300m", "memory": "96Mi"},
+                "resources": needs("cpu=200m memory=64Mi", "cpu=400m memory=128Mi"),
+            },
+        ),
+        (
+            pod({"name": "a", "resources": GIVEN}, {"name": "b"}),
+            shown(a=GIVEN),
+            None,
+            "Running",
+            {
+                "allocatedResources": {"cpu": "200m", "memory": "64Mi"},
+                "resources": needs("cpu=200m memory=64Mi"),
+            },
+        ),
+        (
+            pod({"name": "a"}, resources=needs("cpu=2", "memory=1Gi")),
+            {},
+            needs("cpu=1", "memory=512Mi"),
+            "Running",
+            {
+                "allocatedResources": {"cpu": "2"},
+                "resources": needs("cpu=1", "memory=512Mi"),
+            },
+        ),
+    ],
+)
+def test_what_a_pod_as_a_whole_has(of, has, given, phase, expected) -> None:
+    assert pod_level_resources(of, has, given, phase) == expected
+
+
+PENDING = {
+    "type": "PodResizePending",
+    "status": "True",
+    "reason": "Deferred",
+    "message": "no cpu",
+    "observedGeneration": 2,
+    "lastProbeTime": "2026-01-01T00:00:09Z",
+    "lastTransitionTime": "2026-01-01T00:00:09Z",
+}
+
+
+def test_the_conditions_come_after_those_of_others_with_their_own_times() -> None:
+    theirs = {"type": "example.com/other", "status": "True", "lastTransitionTime": "x"}
+    of = pod({"name": "a", "resources": GIVEN}, status={"conditions": [theirs]})
+    made = replace(
+        inputs(of, runtime(record("a", resources=TOLD))),
+        resize_conditions=[PENDING],
+        actuated={"a": WAS},
+    )
+    status = generate_api_pod_status(made)
+    assert [c["type"] for c in status["conditions"]][:3] == [
+        "example.com/other",
+        "PodResizePending",
+        "PodReadyToStartContainers",
+    ]
+    entry = only(status)
+    assert entry["allocatedResources"] == GIVEN["requests"]
+    assert entry["resources"] == WAS
+    assert status["allocatedResources"] == GIVEN["requests"]
+    kept = store.prepare(of, status, {"conditions": [{**PENDING, "lastTransitionTime": "y"}]}, 0.0)
+    assert kept["conditions"][1] == PENDING
+    newer = {**PENDING, "observedGeneration": 3}
+    other = generate_api_pod_status(replace(made, resize_conditions=[newer]))
+    assert not store.same(status, other)
+    probed = {**PENDING, "lastProbeTime": "z"}
+    assert store.same(status, generate_api_pod_status(replace(made, resize_conditions=[probed])))
