@@ -21,7 +21,6 @@ _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\
 
 _WHOLE = re.compile(rb"^[^ \n]* std(?:out|err) F(?::[^ \n]*)?(?: |(?=\n))([^\n]*\n)", re.MULTILINE)
 """Whole lines of the CRI's format; the group is what is shown."""
-_PARTIAL = (b" P ", b" P:", b" P\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,10 @@ class Formatter:
             complete, self._rest = self._rest + complete + newline, rest
         if len(self._rest) > MAX_LINE:
             self._rest = b""
-        if self._is_plain(complete):
-            return self._cut(b"".join(_WHOLE.findall(complete)))
+        if self._is_plain:
+            texts = _WHOLE.findall(complete)
+            if len(texts) == complete.count(b"\n"):  # else some are partial, or no records
+                return self._cut(b"".join(texts))
         return self._show(complete.split(b"\n")[:-1])
 
     def finish(self) -> bytes:
@@ -122,7 +123,8 @@ class Formatter:
                 self.done = self._records <= 0
         return self._cut(b"".join(shown))
 
-    def _is_plain(self, text: bytes) -> bool:
+    @property
+    def _is_plain(self) -> bool:
         """Whether all that is to be done is to leave out what precedes the text of each line."""
         return (
             self._read is read_cri
@@ -130,7 +132,6 @@ class Formatter:
             and self._since is None
             and self._records is None
             and not self.done
-            and not any(mark in text for mark in _PARTIAL)
         )
 
     def _record(self, line: bytes) -> Record | None:
