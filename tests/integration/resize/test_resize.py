@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,17 @@ def test_what_was_asked_while_the_agent_was_dead(node: Node, namespace: str) -> 
         assert status(now)["phase"] == "Running"
         assert container_status(now)["containerID"] == container_status(was)["containerID"]
         assert container_status(now)["restartCount"] == 0
+
+
+def test_an_editor_resizes_too(node: Node, namespace: str) -> None:
+    node.apply(pod("a", sized("cpu=100m")), namespace=namespace)
+    node.wait_running(namespace, "a")
+    program, environment = node.kubectl_program()
+    edit = [program, "--namespace", namespace, "edit", "pod", "a", "--subresource", "resize"]
+    editor = {"KUBE_EDITOR": "sed -i 's/cpu: 100m/cpu: 300m/'"}
+    subprocess.run(edit, env={**environment, **editor}, check=True, timeout=30)
+    after = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
+    assert read(pod_group(node, after), "cpu.shares") == "307"
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.03, 0.1])
