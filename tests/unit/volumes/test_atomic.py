@@ -33,8 +33,8 @@ def shown(volume: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.usefixtures("strict_umask")
 def test_layout(tmp_path: Path) -> None:
-    os.umask(0o077)
     assert write_payload(str(tmp_path), files(a="1", d__x="2"), NOW)
     assert shown(tmp_path) == {"a": "1", "d/x": "2"}
     version = (tmp_path / "..data").readlink()

@@ -73,8 +73,8 @@ def test_loops_and_files_in_the_way(volume: Path) -> None:
         read(volume, "a/none")
 
 
+@pytest.mark.usefixtures("strict_umask")
 def test_missing_directories_get_the_volumes_mode(volume: Path) -> None:
-    os.umask(0o077)
     volume.chmod(0o2777)
     os.close(open_beneath(str(volume), ["a", "new", "er"], create=True))
     for path in (volume / "a/new", volume / "a/new/er"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -138,8 +137,8 @@ def test_who_gets_a_hosts_file(
     assert is_managed(make_pod(**spec), {"volumeMounts": mounts}, ips) is managed
 
 
+@pytest.mark.usefixtures("strict_umask")
 def test_a_hosts_file_is_written_in_place(tmp_path: Path) -> None:
-    os.umask(0o077)
     path = tmp_path / "pod" / "etc-hosts"
     write_hosts(str(path), "one long text\n")
     inode = path.stat().st_ino

@@ -1,0 +1,16 @@
+"""What several tests of volumes stand on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def strict_umask() -> Iterator[None]:
+    """A umask that takes from everybody else what a test gives."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
