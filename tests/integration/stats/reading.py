@@ -33,6 +33,13 @@ def cpu_seconds(path: str) -> float:
     return int((CGROUPS / "cpuacct" / path.strip("/") / "cpuacct.usage").read_text()) / 1e9
 
 
+def throttled_periods(path: str) -> int:
+    """How often a cgroup was held back by its quota."""
+    directory = (CGROUPS if V2 else CGROUPS / "cpu") / path.strip("/")
+    lines = (directory / "cpu.stat").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("nr_throttled "))
+
+
 def working_set(path: str) -> int:
     """What a cgroup uses of memory, without inactive file pages."""
     directory = (CGROUPS if V2 else CGROUPS / "memory") / path.strip("/")

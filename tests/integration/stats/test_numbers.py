@@ -54,9 +54,9 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
         for name in ("burns", "holds")
     }
     first = reading.cpu_seconds(paths["burns"])
-    began = time.monotonic()
     before = reading.pod_of(reading.summary(node), namespace, "busy")
     kernel = reading.cpu_seconds(paths["burns"]), reading.working_set(paths["holds"])
+    began = time.monotonic()
     shown = {each["name"]: each for each in before["containers"]}
     used = shown["burns"]["cpu"]["usageCoreNanoSeconds"] / 1e9
     assert first <= used <= kernel[0], "read between the two of the test"
@@ -65,13 +65,11 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
     limit = shown["holds"]["memory"]["availableBytes"] + shown["holds"]["memory"]["workingSetBytes"]
     assert limit == 128 << 20
 
-    time.sleep(3)  # the rate is about to be that of a window, which takes its time
-    after = reading.pod_of(reading.summary(node), namespace, "busy")
-    cores = (reading.cpu_seconds(paths["burns"]) - first) / (time.monotonic() - began)
-    rate = next(e for e in after["containers"] if e["name"] == "burns")["cpu"]["usageNanoCores"]
-    assert rate / 1e9 == pytest.approx(cores, rel=0.10)
-    assert after["cpu"]["usageNanoCores"] / 1e9 == pytest.approx(cores, rel=0.15)
-    assert after["cpu"]["usageCoreNanoSeconds"] > used * 1e9
+    # other work on the machine may come between two readings, hardly each time
+    assert rates_agree(node, namespace, paths["burns"], kernel[0], began) or any(
+        rates_agree(node, namespace, paths["burns"], *new_window(node, paths["burns"]))
+        for _ in range(4)
+    )
 
     labels = {"namespace": namespace, "pod": "busy"}
     for path, burns, holds in (
@@ -85,9 +83,30 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
         assert low - 0.6 <= counted <= high, path
         held = reading.value(text, "container_memory_working_set_bytes", **labels, **holds)
         assert held == pytest.approx(reading.working_set(paths["holds"]), rel=0.05), path
-    throttled = "container_cpu_cfs_throttled_periods_total"
+    time.sleep(1.1)  # shorter and it would be the same answer
+    low = reading.throttled_periods(paths["burns"])
     text = reading.raw(node, "/metrics/cadvisor")
-    assert reading.value(text, throttled, container="burns", **labels) > 0
+    throttled = "container_cpu_cfs_throttled_periods_total"
+    counted = reading.value(text, throttled, container="burns", **labels)
+    assert low <= counted <= reading.throttled_periods(paths["burns"])
+
+
+def rates_agree(node: Node, namespace: str, path: str, used: float, began: float) -> bool:
+    """Whether the rates of container and pod since a time are the kernel's, within a tenth."""
+    time.sleep(4)
+    shown = reading.pod_of(reading.summary(node), namespace, "busy")
+    cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
+    (burns,) = [each for each in shown["containers"] if each["name"] == "burns"]
+    rates = [each["cpu"]["usageNanoCores"] / 1e9 for each in (burns, shown)]
+    return bool(rates == pytest.approx([cores, cores], rel=0.10))
+
+
+def new_window(node: Node, path: str) -> tuple[float, float]:
+    """Have the node begin a window; what the kernel counts at that time, and the time."""
+    reading.summary(node)
+    time.sleep(12)
+    reading.summary(node)
+    return reading.cpu_seconds(path), time.monotonic()
 
 
 def test_every_field_that_this_machine_can_give(node: Node, namespace: str, busy: JSON) -> None:
@@ -177,27 +196,33 @@ def test_the_scrape_that_dashboards_know(node: Node, namespace: str, busy: JSON)
 
 @pytest.mark.parametrize("version", ["old", "new"], ids=["kubectl-old", "kubectl-new"])
 def test_kubectl_top(node: Node, namespace: str, busy: JSON, version: str) -> None:
+    def top(*arguments: str) -> str:
+        return node.kubectl("top", "pod", *arguments, namespace=namespace, version=version)
+
+    uid, state = busy["metadata"]["uid"], container_status(busy, "burns")
+    path = reading.group(node, uid, state["containerID"])
+    assert "busy" in top()
+    used, began = reading.cpu_seconds(path), time.monotonic()
+    time.sleep(4)  # what is shown is the use since somebody asked before
+    _, line = top().splitlines()
+    cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
+    shown, cpu, memory = line.split()
+    assert shown == "busy"
+    assert int(cpu.removesuffix("m")) / 1000 == pytest.approx(cores, rel=0.25)
+    assert HELD >> 20 <= int(memory.removesuffix("Mi")) <= 100
     nodes = node.kubectl("top", "node", version=version).splitlines()
     assert re.match(r"NAME +CPU\(cores\) +CPU", nodes[0])
     name, cpu, _, memory, share = nodes[1].split()
     assert name == node.name
-    assert int(cpu.removesuffix("m")) > 200
+    assert int(cpu.removesuffix("m")) / 1000 > cores / 2
     assert int(memory.removesuffix("Mi")) > HELD >> 20
     assert share.endswith("%")
-
-    def top(*arguments: str) -> str:
-        return node.kubectl("top", "pod", *arguments, namespace=namespace, version=version)
-
-    _, line = top().splitlines()
-    shown, cpu, memory = line.split()
-    assert shown == "busy"
-    assert 400 <= int(cpu.removesuffix("m")) <= 600
-    assert HELD >> 20 <= int(memory.removesuffix("Mi")) <= 100
     lines = top("busy", "--containers").splitlines()[1:]
     by_name = {line.split()[1]: line.split() for line in lines}
     assert set(by_name) == {"burns", "holds"}
-    assert int(by_name["burns"][2].removesuffix("m")) > 400
-    assert int(by_name["holds"][2].removesuffix("m")) < 100
+    assert int(by_name["burns"][2].removesuffix("m")) > 10 * int(
+        by_name["holds"][2].removesuffix("m")
+    )
     node.kubectl("label", "pod", "busy", "kind=busy", "--overwrite", namespace=namespace)
     assert "busy" in top("-l", "kind=busy")
     everywhere = node.kubectl("top", "pod", "-A", version=version)
