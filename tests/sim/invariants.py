@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.history import Change
 from kubeletpy.remote.generated import api_pb2 as cri
+from tests.sim import scripts
 from tests.sim.history import History
 from tests.sim.records import Container, Sandbox
 from tests.sim.runtime import SimRuntime
@@ -65,6 +66,8 @@ class Invariants:
         match what:
             case "create":
                 self._made_in[whom.id] = self._life()
+                if pod is not None:
+                    self._may_use(pod, whom)
             case "start":
                 self._one_of_each_name(whom)
                 if pod is not None:
@@ -76,6 +79,10 @@ class Invariants:
                 self._stop_is_justified(pod, whom)
             case "remove" if pod is not None:
                 self._exit_was_told(pod, whom)
+
+    def _may_use(self, pod: PodTruth, made: Container) -> None:
+        if scripts.host(made.image) == scripts.SECRET and not pod.spec.get("imagePullSecrets"):
+            self._history.violated(f"{made} has an image that its pod may not pull")
 
     def _one_of_each_name(self, started: Container) -> None:
         for other in self._runtime.running(started.uid):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.runtime_manager import manager as runtime_manager
 from kubeletpy.runtime_manager.actions import StartContainer
@@ -18,9 +19,10 @@ from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.status import container_status
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.loop import SyncLoop
+from tests.sim import scripts
 from tests.sim.history import Violation
 from tests.sim.loop import run
-from tests.sim.user import container, pod, sidecar
+from tests.sim.user import PULL_SECRET, container, pod, sidecar
 from tests.sim.world import World
 
 Breaker = Callable[[pytest.MonkeyPatch], None]
@@ -128,9 +130,28 @@ async def is_deleted(world: World) -> None:
     await world.converges(300, world.remains)
 
 
+def images_are_anybodys(patch: pytest.MonkeyPatch) -> None:
+    async def wrong(*args: Any) -> bool:
+        return True
+
+    patch.setattr(PullRecords, "may_use", wrong)
+
+
+async def image_of_another(world: World) -> None:
+    wanted = [container("c", "run", scripts.SECRET)]
+    world.user.create(pod("a", wanted, imagePullSecrets=[{"name": PULL_SECRET}]))
+    await world.converges(60)
+    await world.kill()
+    world.user.create(pod("b", wanted))
+    world.start()
+    await asyncio.sleep(60)
+    world.history.check()
+
+
 @pytest.mark.parametrize(
     ("breaker", "story", "verdict"),
     [
+        (images_are_anybodys, image_of_another, "an image that its pod may not pull"),
         (exit_codes_are_dropped, fails_once, "shown with exit code 0, ended with 3"),
         (running_containers_are_started_again, runs, "two running containers"),
         (init_containers_are_not_waited_for, runs, "before init container i was done"),
@@ -160,7 +181,9 @@ def test_a_broken_agent_is_found_out(
         run(main())
 
 
-@pytest.mark.parametrize("story", [fails_once, runs, loops, agent_comes_back_without_api])
+@pytest.mark.parametrize(
+    "story", [fails_once, runs, loops, agent_comes_back_without_api, image_of_another]
+)
 def test_a_sound_agent_is_not(tmp_path: Path, story: Story) -> None:
     async def main() -> None:
         world = World(1, tmp_path)

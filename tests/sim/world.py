@@ -23,6 +23,7 @@ from tests.sim.client import Connection, RuntimeClient
 from tests.sim.emptiness import leftovers
 from tests.sim.faults import Faults
 from tests.sim.history import History, Violation
+from tests.sim.images import pull_records
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, spawn
 from tests.sim.runtime import SimRuntime
@@ -134,6 +135,7 @@ class World:
                 pod_logs_dir=str(logs / "pods"), container_logs_dir=str(logs / "containers")
             ),
             image_gc=ImageGCPolicy(high_threshold_percent=100),
+            pull_records=pull_records(root, self.clock, client),
             static_pods=StaticPods(path=str(self.static_dir or "")),
             concurrent_starts=6,
             rng=self.rng(f"agent {life}"),
