@@ -365,6 +365,7 @@ class Agent:
                 await self.statuses.close()
                 await self.directories.close()
                 self.allocations.close()
+                self.gate.close()
                 await self.allocated.close()
                 await self.actuated.close()
                 if self.cgroups is not None:

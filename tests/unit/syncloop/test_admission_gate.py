@@ -196,3 +196,51 @@ async def test_a_held_pod_is_settled_once() -> None:
     assert not held.holds("a")
     held.forget("b")
     assert not held.holds("b")
+
+
+def as_it_has(of: Pod, cpu: str) -> Pod:
+    """The pod while its container still has other cpu than it is given."""
+    entry = {"name": of.containers[0]["name"], "resources": {"requests": {"cpu": cpu}}}
+    return Pod({**of.object, "status": {"containerStatuses": [entry]}})
+
+
+@on_virtual_time
+async def test_a_resize_is_judged_beside_what_others_have_or_are_given() -> None:
+    gate = Gate()
+    other = pod(container("500m"), uid="b")
+    assert gate.gate.fits(pod(container("1500m")), [other]) is None
+    refused = gate.gate.fits(pod(container("1501m")), [other])
+    assert refused is not None
+    assert refused.reason == "OutOfcpu"
+    shrinking = as_it_has(other, "1")
+    assert gate.gate.fits(pod(container("1500m")), [shrinking]) is not None
+    growing = as_it_has(other, "100m")
+    assert gate.gate.fits(pod(container("1501m")), [growing]) is not None
+    itself = as_it_has(pod(container("500m")), "2")
+    assert gate.gate.fits(itself, [pod(container("1500m"), uid="b")]) is None
+    assert gate.rejections("OutOfcpu") == 0, "a resize is no admission"
+
+
+@on_virtual_time
+async def test_others_give_way_for_the_resize_of_a_critical_pod() -> None:
+    gate = Gate()
+    gate.active = [pod(container("1"), uid="a"), pod(container("500m"), uid="b")]
+    gate.slow_kill.clear()
+    wants = pod(container("1500m"), **CRITICAL)
+    refused = gate.gate.fits(wants, gate.active)
+    assert refused is not None
+    assert refused.reason == "OutOfcpu"
+    gate.gate.fits(wants, gate.active)
+    gate.slow_kill.set()
+    await settle()
+    assert gate.killed == ["a"], "once"
+    assert gate.gate.fits(wants, gate.active) is None
+    nobody = gate.gate.fits(pod(container("3"), **CRITICAL), [])
+    assert nobody is not None
+    assert nobody.reason == "UnexpectedAdmissionError"
+    gate.slow_kill.clear()
+    gate.active = [pod(container("1"), uid="c")]
+    gate.gate.fits(wants, gate.active)
+    gate.gate.close()
+    await settle()
+    assert gate.killed == ["a"]
