@@ -26,7 +26,13 @@ _INTENTS_PER_POD = 2
 
 
 async def open_pull_records(
-    settings: KubeletSettings, root: Path, images: ImageService, clock: Clock, metrics: Metrics
+    settings: KubeletSettings,
+    root: Path,
+    images: ImageService,
+    clock: Clock,
+    *,
+    metrics: Metrics,
+    stack: AsyncExitStack,
 ) -> PullRecords | None:
     """The pull records below ``root``; None when their feature gate is off.
 
@@ -52,6 +58,7 @@ async def open_pull_records(
         await records.open()
     except OSError as error:
         raise LaunchError(f"{root}/image_manager can't be read: {error}") from error
+    stack.push_async_callback(records.close)
     return records
 
 

@@ -166,7 +166,9 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
             metrics=metrics,
             stack=stack,
         ),
-        pull_records=await open_pull_records(settings, root, runtime, SystemClock(), metrics),
+        pull_records=await open_pull_records(
+            settings, root, runtime, SystemClock(), metrics=metrics, stack=stack
+        ),
         image_gc=image_gc_policy(settings),
         container_gc=container_gc_policy(flags),
         static_pods=static_pods(settings),
