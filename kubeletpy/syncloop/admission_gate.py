@@ -1,245 +1,211 @@
-"""The HTTP connections to one API server, and their credentials, renewed when refused.
+"""Carries out admission: asks for the node, has others give way, counts refusals.
 
-Must never retry by itself: it makes one try of one request.
+What is decided is decided in :mod:`kubeletpy.admission`. Must never make the sync loop wait: what
+takes a while is handed back as something to wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import platform
-import socket
-import time
-import weakref
-from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
-import aiohttp
-import yarl
-
-from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
-from kubeletpy.version import VERSION
-
-logger = logging.getLogger(__name__)
-
-Observe = Callable[[int | None, str, str, float], None]
-"""Told of each try: HTTP code (None: no answer), HTTP method, host, seconds."""
-
-USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
-_MAX_CONNECTIONS = 4096
-"""A watch holds one as long as it lasts, and pods have a watch for each object they are made of."""
-_IDLE_SECONDS = 60
-RETIRED_S = 630.0
-"""What is under way with old credentials may last so long: a watch lasts ten minutes at most."""
-_MAX_RETIRED = 4
-_KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.fit import Needs, pod_needs
+from kubeletpy.admission.handlers import judge
+from kubeletpy.admission.preemption import MESSAGE, REASON, NoVictims, preempted, victims
+from kubeletpy.admission.verdict import (
+    Admitted,
+    AskForNode,
+    Preempt,
+    Refused,
+    Rejection,
+    Shortage,
+    Verdict,
 )
-"""A server that has vanished is noticed within a minute, also by a silent watch."""
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.pods import PodWorkerMetrics
+from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.syncloop.rejection import Deferred, Others
+
+log = logging.getLogger(__name__)
+
+UNEXPECTED = "UnexpectedAdmissionError"
+FAILED_TO_RECOVER = (
+    "Unexpected error while attempting to recover from admission failure: "
+    "preemption: error finding a set of pods to preempt"
+)
+COUNTED = frozenset(
+    (
+        *("AppArmor", "Evicted", "InvalidNodeInfo", "NodeShutdown", "SysctlForbidden"),
+        *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods"),
+        *("PodFeatureUnsupported", "PodLevelResourcesNotSupported", "PodOSNotSupported"),
+        *("PodOSSelectorNodeLabelDoesNotMatch", "SupplementalGroupsPolicyNotSupported"),
+        UNEXPECTED,
+    )
+)
+"""Reasons that kubelet_admission_rejections_total tells apart."""
 
 
-class _Session:
-    """An aiohttp session and what is under way in it."""
-
-    def __init__(self, connection: Connection) -> None:
-        connector = aiohttp.TCPConnector(
-            ssl=connection.ssl or True,
-            limit=_MAX_CONNECTIONS,
-            keepalive_timeout=_IDLE_SECONDS,
-            socket_factory=_new_socket,
-        )
-        self.http = aiohttp.ClientSession(
-            connector=connector,
-            headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        self.asking = 0
-        """Requests whose answer has not begun."""
-        self.answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is under way."""
-        return not self.asking and all(answer.closed for answer in self.answers)
-
-    async def close(self) -> None:
-        """Drop the connections; whoever still reads an answer is told."""
-        # the session's own close leaves a reader waiting until its timeout
-        for answer in list(self.answers):
-            answer.close()
-        await self.http.close()
-
-
-class Sessions:
-    """One aiohttp session at a time, made when first needed."""
+class AdmissionGate:
+    """The sync loop's :data:`~kubeletpy.syncloop.rejection.Admit`."""
 
     def __init__(
         self,
-        connection: Connection | None,
-        reconnect: Callable[[], Awaitable[Connection]] | None,
-        observe: Observe | None,
-    ) -> None:
-        """``connection`` None: requests wait until ``renew`` has found credentials."""
-        self._connection = connection
-        self._known = asyncio.Event()
-        if connection is not None:
-            self._known.set()
-        self._retired: deque[_Session] = deque()
-        self._reconnect = reconnect
-        self._observe = observe
-        self._session: _Session | None = None
-        self._reloading = asyncio.Lock()
-        self._reloaded_at = float("-inf")
-        self._closed = False
-
-    async def request(
-        self,
-        method: str,
-        path: str,
+        state: Callable[[], NodeState],
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: PodWorkerMetrics,
         *,
-        timeout: aiohttp.ClientTimeout,
-        data: bytes | None,
-        headers: dict[str, str],
-    ) -> aiohttp.ClientResponse:
-        """One try; any HTTP answer is returned.
-
-        Raises:
-            Unavailable: no answer.
+        node: Callable[[], api.Node | None],
+        newest_node: Callable[[], Awaitable[api.Node | None]],
+        kill: Callable[[Pod, KillOptions], Awaitable[None]],
+    ) -> None:
+        """Args:
+        node: the node as the API last showed it.
+        newest_node: asks the API for it; None when it does not answer.
+        kill: ends a pod and waits for it; raises TimeoutError.
         """
-        connection = self._connection or await self._credentials(timeout)
-        session = self._current(connection)
-        extra: dict[str, Any] = {}
-        if connection.server_hostname:
-            extra["server_hostname"] = connection.server_hostname
-        if connection.proxy:
-            extra["proxy"] = connection.proxy
-        if connection.authorization:
-            headers = {**headers, "Authorization": connection.authorization}
-        url = yarl.URL(connection.host + path, encoded=True)
-        started = time.perf_counter()
-        code: int | None = None
-        session.asking += 1
-        try:
-            response = await session.http.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                **extra,
-            )
-            code = response.status
-            session.answers.add(response)
-            return response
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            where = f"{method} {connection.host}{path.partition('?')[0]}"
-            raise errors.Unavailable(f"{where}: {str(error) or type(error).__name__}") from error
-        finally:
-            session.asking -= 1
-            if self._observe is not None:
-                self._observe(code, method, url.host or "", time.perf_counter() - started)
+        self._state = state
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._node = node
+        self._newest_node = newest_node
+        self._kill = kill
+        self._one_by_one = asyncio.Lock()
+        self._giving_way: dict[str, asyncio.Future[None]] = {}
+        """By uid of the pod whose resize others give way for."""
+        self._needs: dict[str, tuple[api.Pod, Needs]] = {}
 
-    @property
-    def host(self) -> str:
-        """Base URL of the API server; empty while there are no credentials."""
-        return "" if self._connection is None else self._connection.host
+    def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
+        """Judge a pod beside the other active pods."""
+        self._forget_all_but(others)
+        verdict = self._judge(pod, others, self._node())
+        if isinstance(verdict, AskForNode | Preempt):
+            return Deferred(lambda of_others: self._settle(pod, of_others))
+        return self._answer(verdict)
 
-    async def _credentials(self, timeout: aiohttp.ClientTimeout) -> Connection:
-        try:
-            async with asyncio.timeout(timeout.sock_connect or timeout.total):
-                await self._known.wait()
-        except TimeoutError:
-            raise errors.Unavailable("there are no credentials for the API yet") from None
-        assert self._connection is not None, "the event says so"
-        return self._connection
+    def fits(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+        """Judge a pod as it would be after a resize, beside the others.
 
-    def _current(self, connection: Connection) -> _Session:
-        if self._closed:
-            raise errors.Unavailable("the client is closed")
-        if self._session is None:
-            self._session = _Session(connection)
-        return self._session
-
-    async def reload(self, at_most_every: float) -> bool:
-        """Renew the credentials; says whether another try makes sense.
-
-        Args:
-            at_most_every: seconds; sooner, the current ones are all there is.
+        For a critical pod others are made to give way; until they have, it does not fit.
         """
-        if self._reconnect is None:
-            return False
-        before = self._reloaded_at
-        async with self._reloading:
-            if self._reloaded_at != before:
-                return True
-            now = asyncio.get_running_loop().time()
-            if now - self._reloaded_at < at_most_every:
-                return False
-            self._reloaded_at = now
+        match self._judge(pod, others, self._node()):
+            case Admitted():
+                return None
+            case Preempt(shortages):
+                return self._begin_to_make_room(pod, others, shortages)
+            case Refused(rejection) | AskForNode(rejection):
+                return rejection
+
+    def close(self) -> None:
+        """Stop waiting for those that give way for a resize; they end all the same."""
+        for task in self._giving_way.values():
+            task.cancel()
+
+    def _begin_to_make_room(
+        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
+    ) -> Rejection:
+        if pod.uid not in self._giving_way:
             try:
-                await self._reconnected()
-            except KubeconfigError as error:
-                logger.warning("credentials not renewed", extra={"error": str(error)})
-                return False
-            await self.reset()
-            return True
+                chosen = victims(pod, others, shortages, self._needs_of)
+            except NoVictims as error:
+                return Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")
+            task = asyncio.ensure_future(self._have_them_give_way(pod, chosen, shortages))
+            self._giving_way[pod.uid] = task
+            task.add_done_callback(lambda _: self._giving_way.pop(pod.uid, None))
+        return shortages[0].rejection()
 
-    async def renew(self) -> None:
-        """Take new credentials for new connections; what is under way ends where it is.
+    async def _settle(self, pod: Pod, others: Others) -> Rejection | None:
+        """Judge again, when those that came earlier are settled, and do what it takes."""
+        async with self._one_by_one:
+            node = self._node()
+            verdict = self._judge(pod, others(), node)
+            if isinstance(verdict, AskForNode):
+                node = await self._newest_node() or node
+                verdict = self._judge(pod, others(), node, newest=True)
+            if isinstance(verdict, Preempt):
+                return await self._make_room(pod, others(), verdict.shortages)
+            return self._answer(verdict)
 
-        Raises:
-            KubeconfigError: there are none; the old ones go on.
-        """
-        if self._reconnect is None:
+    def _judge(
+        self, pod: Pod, others: Sequence[Pod], node: api.Node | None, *, newest: bool = False
+    ) -> Verdict:
+        try:
+            return judge(
+                pod,
+                others,
+                node,
+                self._state(),
+                node_is_newest=newest,
+                needs_of=lambda each: pod_needs(pod) if each is pod else self._needs_of(each),
+            )
+        except ValueError as error:
+            return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))
+
+    def _answer(self, verdict: Verdict) -> Rejection | None:
+        match verdict:
+            case Refused(rejection) | AskForNode(rejection):
+                return self._counted(rejection)
+            case Admitted() | Preempt():
+                return None
+
+    def _counted(self, rejection: Rejection) -> Rejection:
+        reason = rejection.reason
+        if reason not in COUNTED:
+            reason = "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"
+        self._metrics.admission_rejections.labels(reason).inc()
+        return rejection
+
+    async def _make_room(
+        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
+    ) -> Rejection | None:
+        try:
+            chosen = victims(pod, others, shortages, self._needs_of)
+        except NoVictims as error:
+            return self._counted(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}"))
+        await self._have_them_give_way(pod, chosen, shortages)
+        return None
+
+    async def _have_them_give_way(
+        self, pod: Pod, chosen: Sequence[Pod], shortages: Sequence[Shortage]
+    ) -> None:
+        log.info(
+            "pods give way to a critical pod",
+            extra={"pod": pod.key, "victims": [victim.key for victim in chosen]},
+        )
+        signal = shortages[0].resource if shortages else ""
+        await asyncio.gather(*(self._give_way(victim, signal) for victim in chosen))
+
+    async def _give_way(self, victim: Pod, signal: str) -> None:
+        self._recorder.event(pod_reference(victim), WARNING, REASON, MESSAGE)
+        now = self._clock.now()
+        options = KillOptions(
+            evict=True,
+            status_override=lambda status: preempted(status, now, victim.generation),
+        )
+        try:
+            await self._kill(victim, options)
+        except TimeoutError:
+            log.warning("preempted pod takes longer than its grace", extra={"pod": victim.key})
             return
-        async with self._reloading:
-            await self._reconnected()
-            self._reloaded_at = asyncio.get_running_loop().time()
-            session, self._session = self._session, None
-            if session is not None:
-                self._retired.append(session)
-                asyncio.get_running_loop().call_later(RETIRED_S, self._let_go, session)
-            busy = [each for each in self._retired if not each.idle][-_MAX_RETIRED:]
-            let_go = [each for each in self._retired if each not in busy]
-            self._retired = deque(busy)
-            for each in let_go:
-                await each.close()
+        self._metrics.preemptions.labels(signal).inc()
 
-    async def _reconnected(self) -> None:
-        assert self._reconnect is not None, "asked only when there is a way"
-        self._connection = await self._reconnect()
-        self._known.set()
+    def _needs_of(self, pod: Pod) -> Needs:
+        """What a pod takes of the node that is there already."""
+        kept = self._needs.get(pod.uid)
+        if kept is not None and kept[0] is pod.object:
+            return kept[1]
+        needs = pod_needs(in_force(pod))
+        self._needs[pod.uid] = (pod.object, needs)
+        return needs
 
-    def _let_go(self, session: _Session) -> None:
-        if session in self._retired:
-            self._retired.remove(session)
-            asyncio.get_running_loop().create_task(session.close())
-
-    async def reset(self) -> None:
-        """Drop the session; requests under way in it fail."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    async def close(self) -> None:
-        """Drop the session for good."""
-        self._closed = True
-        while self._retired:
-            await self._retired.popleft().close()
-        await self.reset()
-
-
-def _new_socket(address: Any) -> socket.socket:
-    family, kind, protocol, _name, _address = address
-    new = socket.socket(family=family, type=kind, proto=protocol)
-    for level, option, value in _KEEPALIVE:
-        new.setsockopt(level, option, value)
-    return new
+    def _forget_all_but(self, others: Sequence[Pod]) -> None:
+        if len(self._needs) > 2 * len(others) + 16:
+            uids = {other.uid for other in others}
+            self._needs = {uid: kept for uid, kept in self._needs.items() if uid in uids}
