@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError
-from kubeletpy.server.listening import BACKLOG, http_log, limited
+from kubeletpy.server.listening import BACKLOG, http_log, limited, small_tls_buffers
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,8 @@ class AgentServer:
         """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
         if tls is None and self._access is not None:
             raise ValueError("credentials are not taken over plain HTTP")
+        if tls is not None:
+            small_tls_buffers()
         await self._runner.setup()
         assert self._runner.server is not None, "the runner has been set up"
         self._server = await asyncio.get_running_loop().create_server(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from asyncio import sslproto
 from collections.abc import Callable
 
 from aiohttp import web
@@ -17,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 log = logging.getLogger(__name__)
 
 BACKLOG = 256
+TLS_BUFFER = 32 << 10
 GIVE_UP_MS = 60_000
 """After so many milliseconds the kernel drops a plain connection that takes nothing."""
 
@@ -43,6 +45,15 @@ def listen(address: str, port: int, *, short_answers: bool = False) -> socket.so
         raise
     made.setblocking(False)
     return made
+
+
+def small_tls_buffers() -> None:
+    """Have asyncio read at most TLS_BUFFER of a TLS connection at once, in the whole process.
+
+    Each connection keeps a buffer of what is read at once, also while nothing comes: with asyncio's
+    256 KiB, a thousand idle clients would hold 256 MB.
+    """
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 
 def limited(manager: web.Server, limit: int) -> Callable[[], asyncio.Protocol]:

@@ -1,0 +1,47 @@
+"""What the node's own API says beside pods and streams, asked through the embedded API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import pod
+from tools.env.process import CommandError
+
+
+def test_status_flags_logs_and_profiles(node2: Node) -> None:
+    def get(path: str) -> str:
+        return node2.kubectl("get", "--raw", f"/api/v1/nodes/{node2.name}/proxy{path}")
+
+    assert get("/healthz?verbose").splitlines()[:3] == ["[+]ping ok", "[+]log ok", "[+]syncloop ok"]
+    assert get("/healthz/syncloop") == "ok"
+    assert f"hostname-override={node2.name}\n" in get("/flagz")
+    assert "Binary version: 1.36.0" in get("/statusz")
+    names = {entry.name for entry in Path("/var/log").iterdir() if entry.is_file()}
+    listed = get("/logs/")
+    assert all(name in listed for name in names if name.isalnum())
+    for way_out in ("/logs/../../etc/passwd", "/logs/%2e%2e/%2e%2e/etc/passwd"):
+        with pytest.raises(CommandError):
+            get(way_out)
+    assert "SyncLoop.run" in get("/debug/pprof/goroutine")
+    assert "MainThread" in get("/debug/pprof/threadcreate")
+
+
+def test_a_checkpoint_is_made_or_the_answer_says_why(node2: Node, namespace: str) -> None:
+    node2.apply(pod("still"), namespace=namespace)
+    node2.wait_running(namespace, "still")
+    base = f"/api/v1/nodes/{node2.name}/proxy/checkpoint/{namespace}"
+    with pytest.raises(CommandError, match="could not find"):
+        node2.kubectl("create", "--raw", f"{base}/still/other", "-f", "/dev/null")
+    directory = node2.root_dir / "checkpoints"
+    try:
+        answer = node2.kubectl("create", "--raw", f"{base}/still/main", "-f", "/dev/null")
+    except CommandError as error:
+        assert f"checkpointing of {namespace}/still/main failed" in str(error)
+    else:
+        (made,) = directory.iterdir()
+        assert str(made) in answer
+        made.unlink()
+    assert directory.stat().st_mode & 0o777 == 0o700
