@@ -28,8 +28,7 @@ class FileFollower:
     """Follows a few files.
 
     Args:
-        paths: which; asked again after each change, as one file may name the others. May raise
-            KubeconfigError: the ones before are followed on.
+        paths: which; asked again after each change, as one file may name the others.
         changed: told of a change; when it raises KubeconfigError, it is told again later.
     """
 
@@ -73,8 +72,7 @@ class FileFollower:
                 )
 
     def _look(self) -> Stamps:
-        with contextlib.suppress(KubeconfigError):
-            self._followed = list(self._paths())
+        self._followed = list(self._paths())
         return {path: _stamp(path) for path in self._followed}
 
     def _watch_directories(self) -> None:

@@ -95,6 +95,7 @@ class CertificateManager:
         self._deadline = 0.0
         self._renew_now = False
         self._poked = asyncio.Event()
+        self._storing = asyncio.Lock()
         self._available_at = clock.now()
         self._answered: Names | None = None
         """What the current certificate is the answer to: asking for it again gives no more."""
@@ -128,6 +129,10 @@ class CertificateManager:
 
     async def look_again(self) -> None:
         """The files may have changed: another program may have renewed the certificate."""
+        async with self._storing:
+            await self._look_again()
+
+    async def _look_again(self) -> None:
         pair = self._pair
         if pair is not None and stamp_of(pair.files) == pair.stamp:
             return
@@ -141,6 +146,10 @@ class CertificateManager:
             return
         if found is not None and (pair is None or found.stamp != pair.stamp):
             self._take(found)
+            log.info(
+                "a certificate that another program wrote is in use",
+                extra={"certificate": self._purpose.name, "seconds": int(self.ttl)},
+            )
             await self._tell()
             self._poked.set()
 
@@ -200,7 +209,9 @@ class CertificateManager:
         delay = FIRST_RETRY_S
         while self._due_in() == 0:
             try:
-                await self._adopt(*await self._issue())
+                issued, names = await self._issue()
+                async with self._storing:
+                    await self._adopt(issued, names)
                 return
             except _NamesChanged:
                 continue

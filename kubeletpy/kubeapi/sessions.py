@@ -10,6 +10,7 @@ import logging
 import platform
 import socket
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -44,6 +45,38 @@ _KEEPALIVE = (
 """A server that has vanished is noticed within a minute, also by a silent watch."""
 
 
+class _Session:
+    """An aiohttp session and what is under way in it."""
+
+    def __init__(self, connection: Connection) -> None:
+        connector = aiohttp.TCPConnector(
+            ssl=connection.ssl or True,
+            limit=_MAX_CONNECTIONS,
+            keepalive_timeout=_IDLE_SECONDS,
+            socket_factory=_new_socket,
+        )
+        self.http = aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        self.asking = 0
+        """Requests whose answer has not begun."""
+        self.answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self.asking and all(answer.closed for answer in self.answers)
+
+    async def close(self) -> None:
+        """Drop the connections; whoever still reads an answer is told."""
+        # the session's own close leaves a reader waiting until its timeout
+        for answer in list(self.answers):
+            answer.close()
+        await self.http.close()
+
+
 class Sessions:
     """One aiohttp session at a time, made when first needed."""
 
@@ -58,10 +91,10 @@ class Sessions:
         self._known = asyncio.Event()
         if connection is not None:
             self._known.set()
-        self._retired: deque[aiohttp.ClientSession] = deque()
+        self._retired: deque[_Session] = deque()
         self._reconnect = reconnect
         self._observe = observe
-        self._session: aiohttp.ClientSession | None = None
+        self._session: _Session | None = None
         self._reloading = asyncio.Lock()
         self._reloaded_at = float("-inf")
         self._closed = False
@@ -92,8 +125,9 @@ class Sessions:
         url = yarl.URL(connection.host + path, encoded=True)
         started = time.perf_counter()
         code: int | None = None
+        session.asking += 1
         try:
-            response = await session.request(
+            response = await session.http.request(
                 method,
                 url,
                 data=data,
@@ -103,11 +137,13 @@ class Sessions:
                 **extra,
             )
             code = response.status
+            session.answers.add(response)
             return response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             where = f"{method} {connection.host}{path.partition('?')[0]}"
             raise errors.Unavailable(f"{where}: {str(error) or type(error).__name__}") from error
         finally:
+            session.asking -= 1
             if self._observe is not None:
                 self._observe(code, method, url.host or "", time.perf_counter() - started)
 
@@ -125,21 +161,11 @@ class Sessions:
         assert self._connection is not None, "the event says so"
         return self._connection
 
-    def _current(self, connection: Connection) -> aiohttp.ClientSession:
+    def _current(self, connection: Connection) -> _Session:
         if self._closed:
             raise errors.Unavailable("the client is closed")
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                ssl=connection.ssl or True,
-                limit=_MAX_CONNECTIONS,
-                keepalive_timeout=_IDLE_SECONDS,
-                socket_factory=_new_socket,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
+            self._session = _Session(connection)
         return self._session
 
     async def reload(self, at_most_every: float) -> bool:
@@ -181,15 +207,18 @@ class Sessions:
             if session is not None:
                 self._retired.append(session)
                 asyncio.get_running_loop().call_later(RETIRED_S, self._let_go, session)
-            while len(self._retired) > _MAX_RETIRED:
-                await self._retired.popleft().close()
+            busy = [each for each in self._retired if not each.idle][-_MAX_RETIRED:]
+            let_go = [each for each in self._retired if each not in busy]
+            self._retired = deque(busy)
+            for each in let_go:
+                await each.close()
 
     async def _reconnected(self) -> None:
         assert self._reconnect is not None, "asked only when there is a way"
         self._connection = await self._reconnect()
         self._known.set()
 
-    def _let_go(self, session: aiohttp.ClientSession) -> None:
+    def _let_go(self, session: _Session) -> None:
         if session in self._retired:
             self._retired.remove(session)
             asyncio.get_running_loop().create_task(session.close())

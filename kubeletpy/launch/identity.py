@@ -94,7 +94,7 @@ class _Joining:
             )
         if not why and not self._settings.rotate_certificates:
             self._client = self._make_client(await self._connect_as_it_is())
-            return Identity(self._client, [self._follow(self._client.renew_credentials)])
+            return Identity(self._client, [self._follow_kubeconfig()])
         if why:
             assert self._bootstrap is not None, "asked only with another way in"
             stop_loading(str(self._kubeconfig))
@@ -133,8 +133,9 @@ class _Joining:
         await self._manager.load(renew_now=borrowed)
         self._client = self._make_client(await self._first_connection())
         keep = self._manager.run if self._settings.rotate_certificates else self._manager.obtain
-        follow = self._follow(self._manager.look_again)
-        return Identity(self._client, [("client-certificate", keep), follow])
+        pair = FileFollower(lambda: [self._store.current_path], self._manager.look_again)
+        tasks: list[Work] = [("client-certificate", keep), ("client-certificate-file", pair.run)]
+        return Identity(self._client, [*tasks, self._follow_kubeconfig()])
 
     def _borrow(self, context: kubeconfig.CurrentContext) -> bool:
         """Take a certificate that stands in the kubeconfig until we have one of our own."""
@@ -196,6 +197,10 @@ class _Joining:
         finally:
             await client.close()
 
+    async def _renewed(self) -> None:
+        await self._client.renew_credentials()
+        log.info("credentials have changed", extra={"kubeconfig": str(self._kubeconfig)})
+
     async def _changed(self) -> None:
         """There is another certificate."""
         try:
@@ -219,9 +224,14 @@ class _Joining:
         await asyncio.to_thread(write)
         self._unwritten = False
 
-    def _follow(self, changed: Callable[[], Coroutine[Any, Any, None]]) -> Work:
-        follower = FileFollower(self._credential_files, changed)
-        return "credential-files", follower.run
+    def _follow_kubeconfig(self) -> Work:
+        return "kubeconfig-files", FileFollower(self._credential_files, self._renewed).run
 
     def _credential_files(self) -> list[Path]:
-        return kubeconfig.read(self._kubeconfig).files()
+        """The kubeconfig and what it names, but for the pair that we write ourselves."""
+        try:
+            found = kubeconfig.read(self._kubeconfig).files()
+        except KubeconfigError:
+            return [self._kubeconfig]
+        own = self._store.current_path.absolute() if hasattr(self, "_store") else None
+        return [path for path in dict.fromkeys(found) if path != own]

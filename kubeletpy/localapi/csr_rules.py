@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from kubeletpy.api.types import JSON
 from kubeletpy.host.x509 import Names
-from kubeletpy.localapi.requests import BOOTSTRAP_GROUP, NODE_USER_PREFIX, NODES_GROUP
+from kubeletpy.localapi.requests import NODE_USER_PREFIX, NODES_GROUP
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+JOINING_GROUP = "system:bootstrappers:kubeadm:default-node-token"
+"""Of kubeadm's tokens: whose requests for a node's first certificate are approved by themselves."""
 SIGNERS = (CLIENT_SIGNER, SERVING_SIGNER)
 _NEEDED = {CLIENT_SIGNER: "client auth", SERVING_SIGNER: "server auth"}
 _ALLOWED = {"digital signature", "key encipherment"}
@@ -49,7 +51,7 @@ def approval(request: JSON, names: Names) -> str:
         return ""
     if spec.get("username") == names.common_name and NODES_GROUP in groups:
         return "Auto approving self kubelet client certificate after SubjectAccessReview."
-    if BOOTSTRAP_GROUP in groups:
+    if JOINING_GROUP in groups:
         return "Auto approving kubelet client certificate after SubjectAccessReview."
     return ""
 

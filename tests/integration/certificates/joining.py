@@ -26,6 +26,7 @@ class JoiningNode(Node):
     Attributes:
         kubernetes: stands for /etc/kubernetes.
         kubelet_config: fields on top of what kubeadm writes.
+        token_groups: of the bootstrap token; with kubeadm's, requests are approved by themselves.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class JoiningNode(Node):
         super().__init__(directory, containerd, kubectls, "joining-node")
         self.kubernetes = directory / "etc-kubernetes"
         self.kubelet_config: JSON = {}
+        self.token_groups = "system:bootstrappers:kubeadm:default-node-token"
         self.pki = self.root_dir / "pki"
         self.client_pem = self.pki / "kubelet-client-current.pem"
         self.kubelet_conf = self.kubernetes / "kubelet.conf"
@@ -52,7 +54,7 @@ class JoiningNode(Node):
                     "token-secret": TOKEN_SECRET,
                     "usage-bootstrap-authentication": "true",
                     "usage-bootstrap-signing": "true",
-                    "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
+                    "auth-extra-groups": self.token_groups,
                 },
             },
         )

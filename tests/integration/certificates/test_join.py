@@ -46,3 +46,51 @@ def test_a_restart_uses_the_certificate_that_is_there(joining: JoiningNode) -> N
     assert joining.client_pem.readlink() == before
     assert len(joining.requests()) == 1
     joining.kubectl("delete", "pod", "works", "--grace-period=1", namespace="again")
+
+
+def test_killed_between_request_and_approval(joining: JoiningNode) -> None:
+    joining.token_groups = ""
+    joining.prepare()
+    joining.start_agent()
+    joining.until(joining.requests, "a request")
+    joining.kill()
+    joining.start_agent()
+    joining.until(
+        lambda: any("earlier certificate request" in line for line in joining.log_lines()),
+        "the earlier request found again",
+    )
+    assert not joining.kubelet_conf.exists()
+    (pending,) = joining.requests()
+    joining.kubectl("certificate", "approve", pending["metadata"]["name"])
+    joining.wait_ready()
+    assert len(joining.requests()) == 1
+
+
+def test_approved_while_the_agent_was_dead(joining: JoiningNode) -> None:
+    joining.token_groups = ""
+    joining.prepare()
+    joining.start_agent()
+    joining.until(joining.requests, "a request")
+    joining.kill()
+    (pending,) = joining.requests()
+    joining.kubectl("certificate", "approve", pending["metadata"]["name"], version="old")
+    joining.until(
+        lambda: joining.requests()[0]["status"].get("certificate"), "a signed certificate"
+    )
+    joining.start_agent()
+    joining.wait_ready()
+    assert len(joining.requests()) == 1
+
+
+def test_a_denied_request_is_told_and_followed_by_another(joining: JoiningNode) -> None:
+    joining.token_groups = ""
+    joining.prepare()
+    joining.start_agent()
+    joining.until(joining.requests, "a request")
+    denied = joining.requests()[0]["metadata"]["name"]
+    joining.kubectl("certificate", "deny", denied)
+    joining.until(lambda: len(joining.requests()) == 2, "another request")
+    assert any(denied in line and "denied" in line for line in joining.log_lines())
+    (other,) = [r["metadata"]["name"] for r in joining.requests() if denied not in str(r)]
+    joining.kubectl("certificate", "approve", other)
+    joining.wait_ready()

@@ -54,10 +54,11 @@ def test_kubelet_configuration() -> None:
     assert loaded.warnings == ()
 
 
-def test_stopping_the_unit_leaves_containers_alone() -> None:
+@pytest.mark.parametrize("name", ["kubeletpy.service", "kubelet.service.d/20-kubeletpy.conf"])
+def test_stopping_the_unit_leaves_containers_alone(name: str) -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read_string((DEPLOY / "kubeletpy.service").read_text())
+    unit.read_string((DEPLOY / name).read_text())
     service = unit["Service"]
     assert service["KillMode"] == "process"
     assert service["Restart"] == "always"

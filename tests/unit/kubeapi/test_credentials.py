@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import shutil
 import ssl
@@ -14,8 +15,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from kubeletpy.host.openssl import KeyPair
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading, connect_kubeconfig
+from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import NODES
 
 from .api_server import answer, failure, serving
@@ -178,3 +181,76 @@ async def test_client_certificate_over_https(certificates: Path, inline: bool) -
         await api.get(NODES, "n")
         await api.close()
     assert (("commonName", "system:node:n"),) in subjects[0]
+
+
+async def test_renewed_credentials_leave_what_is_under_way_alone(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    tokens: list[str] = []
+
+    async def watch(request: web.Request) -> web.StreamResponse:
+        tokens.append(request.headers["Authorization"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for name in ("a", "b"):
+            event = {"type": "ADDED", "object": {"metadata": {"name": name}}}
+            await response.write(json.dumps(event).encode() + b"\n")
+            await go_on.wait()
+        return response
+
+    async def get(request: web.Request) -> web.Response:
+        tokens.append(request.headers["Authorization"])
+        return web.json_response({})
+
+    async with serving(watch, get, watch) as server:
+        api = await KubeClient.from_kubeconfig(kubeconfig(tmp_path, "{token: one}", server.url))
+        events = api.watch(NODES, resource_version="1", timeout_seconds=60)
+        assert [(await anext(events)).type for _ in range(2)] == ["BOOKMARK", "ADDED"]
+        kubeconfig(tmp_path, "{token: two}", server.url)
+        await api.renew_credentials()
+        await api.get(NODES, "n")
+        assert tokens == ["Bearer one", "Bearer two"]
+        go_on.set()
+        assert (await anext(events)).object["metadata"]["name"] == "b"
+        go_on.clear()
+        # whoever still reads when all is closed is told at once
+        other = api.watch(NODES, resource_version="1", timeout_seconds=60)
+        assert [(await anext(other)).type for _ in range(2)] == ["BOOKMARK", "ADDED"]
+        reading = asyncio.ensure_future(anext(other))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await api.close()
+            with pytest.raises(Unavailable):
+                await reading
+
+
+async def test_requests_wait_for_credentials(tmp_path: Path) -> None:
+    async with serving(answer({"kind": "Node"})) as server:
+        path = tmp_path / "kubeconfig"
+        api = KubeClient(None, reconnect=lambda: connect_kubeconfig(str(path)), timeout=5)
+        with pytest.raises(KubeconfigError):
+            await api.renew_credentials()
+        asking = asyncio.ensure_future(api.get(NODES, "n"))
+        await asyncio.sleep(0)
+        assert not asking.done()
+        kubeconfig(tmp_path, "{token: abc}", server.url)
+        await api.renew_credentials()
+        assert await asking == {"kind": "Node"}
+        await api.close()
+
+
+async def test_without_credentials_a_request_says_so(tmp_path: Path) -> None:
+    api = KubeClient(None, timeout=0.01)
+    with pytest.raises(Unavailable, match="no credentials"):
+        await api.get(NODES, "n")
+    await api.close()
+
+
+async def test_a_certificate_of_our_own_takes_the_place_of_the_files_credentials(
+    certificates: Path,
+) -> None:
+    path = kubeconfig(certificates, "{token: abc}", "https://127.0.0.1:1")
+    pair = KeyPair.named(certificates, "node")
+    connection = await connect_kubeconfig(path, pair)
+    assert connection.authorization == ""
+    with pytest.raises(KubeconfigError):
+        await connect_kubeconfig(path, KeyPair.named(certificates, "nobody"))

@@ -1,0 +1,165 @@
+"""What a request says, when a certificate is renewed, what became of a request: tables."""
+
+from __future__ import annotations
+
+import base64
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.certificates import request
+from kubeletpy.certificates.rotation import (
+    CLIENT_LOST_S,
+    Outcome,
+    rotation_deadline,
+    unsatisfied,
+    verdict,
+)
+from kubeletpy.host.x509 import Certificate, Names
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "certificates.csv"
+FACTS = {row["name"]: row["value"] for row in csv.DictReader(DATA.read_text().splitlines())}
+NODE = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))
+
+
+def test_the_names_are_the_tables() -> None:
+    common, organization = FACTS["client cert subject"].format(nodeName="n").split(" O ")
+    assert request.client_names("n") == Names(common.removeprefix("CN "), (organization,))
+    assert FACTS["client cert signer"] == request.CLIENT_SIGNER
+    assert FACTS["serving cert signer"] == request.SERVING_SIGNER
+    assert float(FACTS["client exit after expiry"].removesuffix("m")) * 60 == CLIENT_LOST_S
+
+
+@pytest.mark.parametrize(
+    ("chance", "share"), [(0.0, 0.7), (0.5, 0.8), (1.0, 0.9)], ids=["first", "middle", "last"]
+)
+def test_rotation_point(chance: float, share: float) -> None:
+    # constants table: notBefore + life*(0.7..0.9)
+    certificate = Certificate(NODE, 1000.0, 2000.0)
+    assert rotation_deadline(certificate, chance) == pytest.approx(1000 + 1000 * share)
+
+
+ADDRESSES: list[tuple[str, list[tuple[str, str]], bool, Names | None]] = [
+    ("nothing", [], False, None),
+    ("no address", [("Hostname", "n")], False, None),
+    ("names will do", [("Hostname", "n")], True, Names("", (), ("n",))),
+    (
+        "all kinds, sorted, once each",
+        [
+            ("InternalIP", "10.0.0.2"),
+            ("InternalIP", "10.0.0.1"),
+            ("ExternalIP", "10.0.0.1"),
+            ("InternalIP", "FD00:0::1"),
+            ("Hostname", "n"),
+            ("InternalDNS", "n"),
+            ("ExternalDNS", "a.example"),
+        ],
+        False,
+        Names("", (), ("a.example", "n"), ("10.0.0.1", "10.0.0.2", "fd00::1")),
+    ),
+    (
+        "a hostname that is an address",
+        [("Hostname", "10.0.0.3")],
+        False,
+        Names("", (), (), ("10.0.0.3",)),
+    ),
+    ("no sense", [("InternalIP", "nonsense"), ("Other", "10.0.0.1")], False, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "dns_only", "wanted"),
+    [row[1:] for row in ADDRESSES],
+    ids=[r[0] for r in ADDRESSES],
+)
+def test_serving_names(
+    addresses: list[tuple[str, str]], dns_only: bool, wanted: Names | None
+) -> None:
+    given: Any = [{"type": kind, "address": address} for kind, address in addresses]
+    found = request.serving_names("n", given, dns_only=dns_only)
+    if wanted is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.common_name, found.organizations) == ("system:node:n", ("system:nodes",))
+    assert (found.dns_names, found.ip_addresses) == (wanted.dns_names, wanted.ip_addresses)
+
+
+def test_a_request_is_named_by_all_that_it_says() -> None:
+    def name(key: bytes = b"key", names: Names = NODE, signer: str = request.CLIENT_SIGNER) -> str:
+        return request.request_name("csr-", key, names, signer)
+
+    others = {
+        name(b"other"),
+        name(names=Names("system:node:m", NODE.organizations, NODE.dns_names, NODE.ip_addresses)),
+        name(names=Names(NODE.common_name, NODE.organizations, (), ("n", "10.0.0.1"))),
+        name(names=Names(NODE.common_name, (), ("system:nodes", "n"), NODE.ip_addresses)),
+        name(signer=request.SERVING_SIGNER),
+    }
+    assert name() == name()
+    assert len(others | {name()}) == 6
+
+
+@pytest.mark.parametrize(
+    ("signer", "usages"),
+    [
+        (request.CLIENT_SIGNER, ["digital signature", "client auth"]),
+        (request.SERVING_SIGNER, ["digital signature", "server auth"]),
+    ],
+)
+def test_the_request_object(signer: str, usages: list[str]) -> None:
+    made = request.request_object("csr-1", signer, b"PEM")
+    assert made["spec"] == {
+        "request": base64.b64encode(b"PEM").decode(),
+        "signerName": signer,
+        "usages": usages,
+    }
+    assert request.request_object("x", signer, b"", 600)["spec"]["expirationSeconds"] == 600
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lacks"),
+    [
+        (NODE, ""),
+        (Names("system:node:n", ("system:nodes",)), ""),
+        (Names("system:node:m", ("system:nodes",)), "name"),
+        (Names("system:node:n", ("system:nodes", "more")), "organization more"),
+        (Names("system:node:n", (), ("n", "m")), "DNS name m"),
+        (Names("system:node:n", (), (), ("10.0.0.2",)), "address 10.0.0.2"),
+    ],
+)
+def test_what_a_certificate_lacks(wanted: Names, lacks: str) -> None:
+    why = unsatisfied(Certificate(NODE, 0, 1), wanted)
+    assert (lacks in why) if lacks else why == ""
+
+
+APPROVED = {"type": "Approved", "status": "True"}
+DENIED = {"type": "Denied", "status": "True", "reason": "No", "message": "not you"}
+PEM = base64.b64encode(b"certificate").decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (None, Outcome.PENDING),
+        ({}, Outcome.PENDING),
+        ({"certificate": PEM}, Outcome.PENDING),
+        ({"conditions": [APPROVED]}, Outcome.APPROVED),
+        ({"conditions": [APPROVED], "certificate": PEM}, Outcome.ISSUED),
+        ({"conditions": [APPROVED], "certificate": "%"}, Outcome.FAILED),
+        ({"conditions": [APPROVED, DENIED], "certificate": PEM}, Outcome.DENIED),
+        ({"conditions": [{"type": "Failed", "message": "bad"}]}, Outcome.FAILED),
+        ({"conditions": ["nonsense", None]}, Outcome.PENDING),
+        ("nonsense", Outcome.PENDING),
+    ],
+)
+def test_verdicts(status: Any, outcome: Outcome) -> None:
+    found = verdict({"metadata": {"name": "csr-1"}, "status": status})
+    assert found.outcome is outcome
+    assert (found.certificate == b"certificate") == (outcome is Outcome.ISSUED)
+
+
+def test_a_denial_says_why() -> None:
+    assert verdict({"status": {"conditions": [DENIED]}}).why == "No: not you"
