@@ -129,6 +129,8 @@ def _sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{name}: {wait.why}{since}{left}"
         case "start place":
             return f"other pods start before it{since}"
+        case "stop place":
+            return f"other pods stop before it{since}"
         case "release":
             return f"{_RELEASES[wait.why]}{since}"
         case "runtime call":

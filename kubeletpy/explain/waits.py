@@ -32,6 +32,7 @@ _CALL_KINDS = {
     "preStop hook": "hook",
     "postStart hook": "hook",
     "wait for a place to start in": "start place",
+    "wait for a place to stop in": "stop place",
     "wait for the containers before it": "stop order",
     "take volumes down": "release",
     "remove cgroup": "release",

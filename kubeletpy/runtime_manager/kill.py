@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
@@ -22,6 +23,7 @@ from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.labels import read_container_annotations
 from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
+from kubeletpy.runtime_manager.slots import STOP_AT_MOST_S, StopKind
 from kubeletpy.runtime_manager.stop_order import StopOrder
 from kubeletpy.runtime_manager.tools import Tools
 from kubeletpy.trace.spans import phase
@@ -173,10 +175,11 @@ class Killer:
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
-            with phase("StopContainer", victim.name, limit=timeout, milestone=True):
-                await self._tools.mutations.interruptible(
-                    victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
-                )
+            async with self._place(StopKind.CONTAINER):
+                with phase("StopContainer", victim.name, limit=timeout, milestone=True):
+                    await self._tools.mutations.interruptible(
+                        victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
+                    )
         except NotFound:
             logger.debug("container was gone already", extra={"container_id": victim.id})
         except CRIError as error:
@@ -188,6 +191,9 @@ class Killer:
         if order is not None:
             order.ended(victim.name)
         return None
+
+    def _place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
+        return self._tools.stop_slots.hold(kind, STOP_AT_MOST_S[kind])
 
     async def _pre_stop(self, victim: Victim, handler: api.LifecycleHandler, grace: float) -> float:
         """Run the hook for at most the grace period; the seconds it took."""
@@ -220,10 +226,11 @@ class Killer:
     ) -> SyncResult:
         error = None
         try:
-            with phase("StopPodSandbox", sandbox_id[:13], milestone=True):
-                await self._tools.mutations.finish(
-                    status.uid, self._tools.runtime.stop_pod_sandbox(sandbox_id)
-                )
+            async with self._place(StopKind.SANDBOX):
+                with phase("StopPodSandbox", sandbox_id[:13], milestone=True):
+                    await self._tools.mutations.finish(
+                        status.uid, self._tools.runtime.stop_pod_sandbox(sandbox_id)
+                    )
         except NotFound:
             logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})
         except CRIError as failure:

@@ -47,7 +47,7 @@ from kubeletpy.runtime_manager.results import (
 from kubeletpy.runtime_manager.sandbox import SandboxMaker
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
-from kubeletpy.runtime_manager.slots import StartSlots
+from kubeletpy.runtime_manager.slots import StartSlots, StopSlots
 from kubeletpy.runtime_manager.start_container import ContainerStarter
 from kubeletpy.runtime_manager.status_source import StatusSource
 from kubeletpy.runtime_manager.sync_run import Parts, SyncRun
@@ -96,6 +96,7 @@ class KubeRuntimeManager:
             source=source,
             mutations=Mutations(source.now),
             slots=StartSlots(concurrent_starts or default_concurrent_starts()),
+            stop_slots=StopSlots(concurrent_starts or default_concurrent_starts()),
             recorder=recorder,
             clock=clock,
             metrics=metrics,

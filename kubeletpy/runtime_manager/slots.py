@@ -1,13 +1,16 @@
-"""How many sandboxes and containers the node makes at once.
+"""How many sandboxes and containers the node makes at once, and how many it ends at once.
 
-More than a few per core only makes every one of them later. Containers go before sandboxes, and
-sandboxes never take all places, so that in a burst pods get done one after the other instead of all
-at the end; within each kind it is first come, first served. Must never hold up a stop.
+More than a few per core only makes every one of them later. What brings a pod to its end of the
+work goes first (its containers before other pods' sandboxes; its sandbox's stop before other pods'
+containers), and what only begins it never takes all places, so that in a burst pods get done one
+after the other instead of all at the end; within each kind it is first come, first served. A start
+must never hold up a stop, and a stop that takes its time holds no other up for long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,49 +26,99 @@ class StartKind(IntEnum):
     SANDBOX = 1
 
 
-class StartSlots:
-    """A number of places to make something in."""
+class StopKind(IntEnum):
+    """What is to be ended; the lower value goes first."""
 
-    def __init__(self, limit: int) -> None:
-        """``limit``: at least 1; two thirds of them are for sandboxes at most."""
+    SANDBOX = 0
+    CONTAINER = 1
+
+
+HANDOVER_S = 0.002
+"""Seconds, at most, from the end of a pod's containers to the stop of its sandbox."""
+STOP_AT_MOST_S = {StopKind.SANDBOX: 1.0, StopKind.CONTAINER: 0.1}
+"""Seconds after which a stop keeps its place no more: a container may use its whole grace period,
+and a call may hang."""
+
+
+class Slots:
+    """A number of places to work in, for two kinds of work."""
+
+    def __init__(self, limit: int, word: str, linger: float = 0.0) -> None:
+        """``limit``: at least 1; the second kind gets two thirds of them at most. ``word``: what
+        explain calls waiting for one. ``linger``: seconds until a place that was given back goes to
+        who waits: who gave it back may need it at once for the next step."""
         if limit < 1:
-            raise ValueError(f"a node needs at least one start slot, not {limit}")
+            raise ValueError(f"a node needs at least one place, not {limit}")
         self._limits = (limit, max(1, limit * 2 // 3))
+        self._word = word
+        self._linger = linger
         self._held = [0, 0]
         self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
 
     @asynccontextmanager
-    async def hold(self, kind: StartKind) -> AsyncIterator[None]:
-        """Wait for a place and keep it."""
+    async def hold(self, kind: int, at_most: float = math.inf) -> AsyncIterator[None]:
+        """Wait for a place and keep it, for ``at_most`` seconds."""
         await self._acquire(kind)
+        kept = [kind]
+
+        def give_back() -> None:
+            if kept:
+                self._release(kept.pop())
+
+        loop = asyncio.get_running_loop()
+        timer = None if math.isinf(at_most) else loop.call_later(at_most, give_back)
         try:
             yield
         finally:
-            self._release(kind)
+            if timer is not None:
+                timer.cancel()
+            give_back()
 
-    def _free(self, kind: StartKind) -> bool:
+    def _free(self, kind: int) -> bool:
         return sum(self._held) < self._limits[0] and self._held[kind] < self._limits[kind]
 
-    async def _acquire(self, kind: StartKind) -> None:
+    async def _acquire(self, kind: int) -> None:
         if not self._waiting[kind] and self._free(kind):
             self._held[kind] += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[kind].append(turn)
         try:
-            with phase("wait for a place to start in"):
+            with phase(self._word):
                 await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._release(kind)  # it was our turn already: somebody else's now
             raise
 
-    def _release(self, kind: StartKind) -> None:
+    def _release(self, kind: int) -> None:
         self._held[kind] -= 1
-        for waiting in StartKind:
+        if self._linger:
+            asyncio.get_running_loop().call_later(self._linger, self._give)
+        else:
+            self._give()
+
+    def _give(self) -> None:
+        for waiting in range(len(self._waiting)):
             queue = self._waiting[waiting]
             while queue and self._free(waiting):
                 turn = queue.popleft()
                 if not turn.done():  # else its waiter was cancelled
                     self._held[waiting] += 1
                     turn.set_result(None)
+
+
+class StartSlots(Slots):
+    """Places to make something in, by StartKind."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: at least 1."""
+        super().__init__(limit, "wait for a place to start in")
+
+
+class StopSlots(Slots):
+    """Places to end something in, by StopKind."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: at least 1."""
+        super().__init__(limit, "wait for a place to stop in", HANDOVER_S)

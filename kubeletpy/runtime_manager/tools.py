@@ -14,7 +14,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.mutations import Mutations
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
-from kubeletpy.runtime_manager.slots import StartSlots
+from kubeletpy.runtime_manager.slots import StartSlots, StopSlots
 from kubeletpy.runtime_manager.status_source import StatusSource
 
 
@@ -26,6 +26,7 @@ class Tools:
     source: StatusSource
     mutations: Mutations
     slots: StartSlots
+    stop_slots: StopSlots
     recorder: EventRecorder
     clock: Clock
     metrics: PodStartMetrics

@@ -222,6 +222,12 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
+        "many pods stop",
+        {"pod": DELETED, "worker": ENDING, "trace": doing("wait for a place to stop in", "", 2)},
+        "terminating for 10s: other pods stop before it for 2s",
+        False,
+    ),
+    (
         "preStop hook",
         {"pod": DELETED, "worker": ENDING, "trace": doing("preStop hook", "main", 10, 30)},
         "terminating for 10s: container main: preStop hook for 10s, given up in 20s",

@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from kubeletpy.runtime_manager.slots import StartKind, StartSlots
+from kubeletpy.runtime_manager.slots import (
+    STOP_AT_MOST_S,
+    StartKind,
+    StartSlots,
+    StopKind,
+    StopSlots,
+)
 from tests.virtual_time import on_virtual_time
 
 
@@ -48,6 +54,47 @@ async def test_cancelling_loses_no_place() -> None:
     assert [task.cancelled() for task in tasks] == [True, True, True, False]
     async with asyncio.timeout(1), slots.hold(StartKind.SANDBOX):
         pass
+
+
+@on_virtual_time
+async def test_what_is_stopped_is_finished_before_more_is_stopped() -> None:
+    slots, order = StopSlots(3), list[str]()
+
+    async def stop(name: str) -> None:
+        async with slots.hold(StopKind.CONTAINER):
+            await asyncio.sleep(1)
+        async with slots.hold(StopKind.SANDBOX):
+            order.append(name)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(6):
+            group.create_task(stop(str(n)))
+        await asyncio.sleep(1.5)
+        assert order == ["0", "1"], "the first are on their way before the others have begun"
+    assert order == ["0", "1", "2", "3", "4", "5"]
+
+
+@on_virtual_time
+async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
+    slots, begun = StopSlots(8), list[float]()
+    loop = asyncio.get_running_loop()
+
+    async def stop_deaf() -> None:
+        async with slots.hold(StopKind.CONTAINER, STOP_AT_MOST_S[StopKind.CONTAINER]):
+            begun.append(loop.time())
+            await asyncio.sleep(30)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(60):
+            group.create_task(stop_deaf())
+    assert len(begun) == 60
+    assert max(begun) == pytest.approx(1.1, abs=0.05)
+    assert slots._held == [0, 0], "a place is given back once"
+    async with slots.hold(StopKind.CONTAINER, 1.0):
+        assert slots._held == [0, 1]
+    await asyncio.sleep(2)
+    assert slots._held == [0, 0]
 
 
 def test_one_slot_is_the_least() -> None:
