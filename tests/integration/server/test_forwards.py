@@ -23,8 +23,9 @@ SIZE = 300_000
 
 
 def digest_of(port: int, content: bytes) -> str:
-    """Send all, say that it was all, and read what the server makes of it."""
+    """Wait for the server, send all, say that it was all, and read what is made of it."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
+        assert link.recv(6) == b"ready\n"
         link.sendall(content)
         link.shutdown(socket.SHUT_WR)
         got = b""
@@ -43,7 +44,7 @@ def local_port(process: subprocess.Popen[bytes]) -> int:
 
 @BOTH
 def test_many_connections_that_are_half_closed(node: Node, namespace: str, version: str) -> None:
-    script = f"nc -ll -p 7700 -e sh -c 'head -c {SIZE} | sha256sum' & {FOREVER}"
+    script = f"nc -ll -p 7700 -e sh -c 'echo ready; head -c {SIZE} | sha256sum' & {FOREVER}"
     node.apply(pod("digests", container("main", script)), namespace=namespace)
     node.wait_running(namespace, "digests")
 
