@@ -25,7 +25,7 @@ SIZE = 300_000
 def digest_of(port: int, content: bytes) -> str:
     """Wait for the server, send all, say that it was all, and read what is made of it."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
-        assert link.recv(6) == b"ready\n"
+        assert link.recv(6) == b"ready\n", "no server"
         link.sendall(content)
         link.shutdown(socket.SHUT_WR)
         got = b""
@@ -34,30 +34,39 @@ def digest_of(port: int, content: bytes) -> str:
     return got.decode().split()[0] if got else ""
 
 
-def local_port(process: subprocess.Popen[bytes]) -> int:
+def local_ports(process: subprocess.Popen[bytes]) -> dict[int, int]:
+    """The ports here, by the port there."""
     assert process.stdout is not None
-    line = process.stdout.readline().decode()
-    found = re.search(r"127\.0\.0\.1:(\d+) -> 7700", line)
-    assert found, line
-    return int(found[1])
+    here: dict[int, int] = {}
+    while len(here) < AT_ONCE:
+        line = process.stdout.readline().decode()
+        assert line, "kubectl has ended"
+        if found := re.search(r"127\.0\.0\.1:(\d+) -> (\d+)", line):
+            here[int(found[2])] = int(found[1])
+    return here
 
 
 @BOTH
 def test_many_connections_that_are_half_closed(node: Node, namespace: str, version: str) -> None:
-    script = f"nc -ll -p 7700 -e sh -c 'echo ready; head -c {SIZE} | sha256sum' & {FOREVER}"
+    # a listener each: that of busybox has a queue of two
+    ports = range(7700, 7700 + AT_ONCE)
+    serve = f"sh -c 'echo ready; head -c {SIZE} | sha256sum'"
+    script = "".join(f"nc -ll -p {port} -e {serve} & " for port in ports) + FOREVER
     node.apply(pod("digests", container("main", script)), namespace=namespace)
     node.wait_running(namespace, "digests")
 
     def listening() -> bool:
         inside = ("exec", "digests", "--", "netstat", "-ltn")
-        return b":7700 " in call(node, version, namespace, *inside)[1]
+        seen = call(node, version, namespace, *inside)[1].decode()
+        return all(f":{port} " in seen for port in ports)
 
-    wait_until(listening, "a server that listens", timeout=SECONDS)
-    blobs = [os.urandom(SIZE) for _ in range(AT_ONCE)]
+    wait_until(listening, "servers that listen", timeout=SECONDS)
+    blobs = {port: os.urandom(SIZE) for port in ports}
+    wanted = [f":{port}" for port in ports]
     with (
-        running(node, version, namespace, "port-forward", "digests", ":7700") as process,
+        running(node, version, namespace, "port-forward", "digests", *wanted) as process,
         ThreadPoolExecutor(AT_ONCE) as threads,
     ):
-        port = local_port(process)
-        found = list(threads.map(lambda blob: digest_of(port, blob), blobs))
-    assert found == [hashlib.sha256(blob).hexdigest() for blob in blobs]
+        here = local_ports(process)
+        found = list(threads.map(lambda port: digest_of(here[port], blobs[port]), ports))
+    assert found == [hashlib.sha256(blobs[port]).hexdigest() for port in ports]
