@@ -119,3 +119,23 @@ def test_a_bad_file_harms_nobody(node2: Node, namespace: str, file: str) -> None
         bad.unlink()
         good.unlink()
     node2.wait_gone(namespace, f"good-{node2.name}")
+
+
+def test_a_manifest_edited_into_nonsense_keeps_its_pod(node2: Node, namespace: str) -> None:
+    file = write(node2, "slip.json", manifest("slip", namespace))
+    name = f"slip-{node2.name}"
+    before = container_status(node2.wait_running(namespace, name))
+    write(node2, "slip.json", "kind: [")
+    node2.wait_event(namespace, name, "FailedValidation: .*the pod goes on as it was")
+    (uid,) = uids(node2, namespace)
+    write(node2, "slip.json", manifest("slip", namespace, labels={"mended": "yes"}))
+    node2.wait_pod(
+        namespace,
+        name,
+        lambda found: is_ready(found) and found["metadata"].get("labels") == {"mended": "yes"},
+        "as the mended manifest says",
+    )
+    assert container_status(node2.pod(namespace, name))["containerID"] != before["containerID"]
+    assert uid not in uids(node2, namespace)
+    file.unlink()
+    node2.wait_gone(namespace, name)
