@@ -10,10 +10,12 @@ import asyncio
 import functools
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from concurrent.futures import Executor
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, Unpack
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 EPOCH = 1_700_000_000.0
 """Unix seconds at which virtual time starts."""
@@ -54,7 +56,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         self._jumping.threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._thread_done)

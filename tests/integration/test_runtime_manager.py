@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.pods.runtime_status import ContainerState
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from tests.integration.runtime_node import make_container, make_pod, runtime_node
 from tools.env.containerd import Containerd
@@ -20,7 +20,7 @@ async def test_two_containers_run_and_stop(
         pod = make_pod(
             "web", [make_container("a", env=[{"name": "A", "value": "1"}]), make_container("b")]
         )
-        seen = []
+        seen: list[PodRuntimeStatus] = []
         status = await node.refresh(pod)
         assert status.empty
         result = await node.manager.sync_pod(

@@ -110,7 +110,7 @@ class RuntimeClient:
         self._step("check", method)
         task = spawn(work())
         try:
-            result = await self._connection.wait(task)
+            result: T = await self._connection.wait(task)
         except asyncio.CancelledError:
             if ends_with_caller:
                 task.cancel()

@@ -15,6 +15,7 @@ from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.runtime_manager import manager as runtime_manager
 from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
+from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.status import container_status
 from kubeletpy.status.manager import ApiStatusManager
@@ -39,10 +40,8 @@ def exit_codes_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def running_containers_are_started_again(patch: pytest.MonkeyPatch) -> None:
-    right = runtime_manager.compute_pod_actions
-
     def wrong(pod: Any, status: Any, *args: Any, **options: Any) -> Any:
-        plan = right(pod, status, *args, **options)
+        plan = compute_pod_actions(pod, status, *args, **options)
         record = status.newest(pod.containers[0]["name"])
         if record is None or not record.running:
             return plan
@@ -53,10 +52,8 @@ def running_containers_are_started_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def init_containers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    right = runtime_manager.compute_pod_actions
-
     def wrong(pod: Any, status: Any, *args: Any, **options: Any) -> Any:
-        plan = right(pod, status, *args, **options)
+        plan = compute_pod_actions(pod, status, *args, **options)
         if not plan.init_to_start:
             return plan
         starts = [StartContainer(ContainerKind.REGULAR, c, "broken") for c in pod.containers]

@@ -148,7 +148,7 @@ def test_liveness_restarts_and_a_new_agent_goes_on(tmp_path: Path) -> None:
 
 def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None:
     async def story(world: ExecWorld) -> None:
-        probes = {
+        probes: JSON = {
             "startupProbe": asks("up?", failureThreshold=30),
             "readinessProbe": asks("ready?", periodSeconds=5, timeoutSeconds=60),
         }
@@ -242,7 +242,7 @@ def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
     async def story(world: ExecWorld) -> None:
         world.says["ready?"] = lambda: int(world.now % 97 < 20)
         world.says["alive?"] = lambda: int(world.now % 613 < 8)
-        probes = {
+        probes: JSON = {
             "readinessProbe": asks("ready?", periodSeconds=3),
             "livenessProbe": asks("alive?", periodSeconds=3, failureThreshold=2),
         }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.api.types import JSON
 from tests.integration.lifecycle.command import explained, until_verdict
 from tests.integration.node.machine import (
     Node,
@@ -62,6 +64,11 @@ def test_a_deadline_comes_when_it_is_due(node: Node, namespace: str) -> None:
         assert 0 <= late < 5, (name, late)
 
 
+def is_ready_anew(old_id: str, found: JSON) -> bool:
+    """Ready with another container than that one."""
+    return is_ready(found) and bool(container_status(found)["containerID"] != old_id)
+
+
 def test_counts_and_last_states_outlive_the_loss_of_all_containers(
     node: Node, namespace: str
 ) -> None:
@@ -94,17 +101,8 @@ def test_counts_and_last_states_outlive_the_loss_of_all_containers(
         raw.remove_all()
     node.start_agent()
     for name, known in (("survivor", before), ("fresh", fresh)):
-        after = container_status(
-            node.wait_pod(
-                namespace,
-                name,
-                lambda found, known=known: (
-                    is_ready(found)
-                    and container_status(found)["containerID"] != known["containerID"]
-                ),
-                "running again",
-            )
-        )
+        again = partial(is_ready_anew, known["containerID"])
+        after = container_status(node.wait_pod(namespace, name, again, "running again"))
         assert running(after)
         assert after["restartCount"] == known["restartCount"] + 1
         lost = terminated(after, "lastState")

@@ -183,9 +183,9 @@ def test_an_editor_resizes_too(node: Node, namespace: str) -> None:
     node.apply(pod("a", sized("cpu=100m")), namespace=namespace)
     node.wait_running(namespace, "a")
     program, environment = node.kubectl_program()
-    edit = [program, "--namespace", namespace, "edit", "pod", "a", "--subresource", "resize"]
+    words = ("--namespace", namespace, "edit", "pod", "a", "--subresource", "resize")
     editor = {"KUBE_EDITOR": "sed -i 's/cpu: 100m/cpu: 300m/'"}
-    subprocess.run(edit, env={**environment, **editor}, check=True, timeout=30)
+    subprocess.run([program, *words], env={**environment, **editor}, check=True, timeout=30)
     after = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
     assert read(pod_group(node, after), "cpu.shares") == "307"
 

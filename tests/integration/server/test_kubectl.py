@@ -16,6 +16,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def call(
 
 @BOTH
 def test_logs(node: Node, namespace: str, version: str) -> None:
-    say = {"namespace": namespace, "version": version}
+    kubectl = partial(node.kubectl, namespace=namespace, version=version)
     script = "for i in 1 2 3 4 5; do echo line $i; done; echo err >&2; " + FOREVER
     node.apply(
         pod("talks", container("a", script), container("b", "echo b; " + FOREVER)),
@@ -76,21 +77,19 @@ def test_logs(node: Node, namespace: str, version: str) -> None:
     )
     node.wait_running(namespace, "talks")
     whole = "".join(f"line {i}\n" for i in range(1, 6)) + "err\n"
-    assert sorted(node.kubectl("logs", "talks", "-c", "a", **say).splitlines()) == sorted(
-        whole.splitlines()
-    )
-    assert node.kubectl("logs", "talks", "-c", "b", **say) == "b\n"
-    assert len(node.kubectl("logs", "talks", "-c", "a", "--tail=2", **say).splitlines()) == 2
-    assert node.kubectl("logs", "talks", "-c", "b", "--limit-bytes=1", **say) == "b"
-    stamped = node.kubectl("logs", "talks", "-c", "b", "--timestamps", **say)
+    assert sorted(kubectl("logs", "talks", "-c", "a").splitlines()) == sorted(whole.splitlines())
+    assert kubectl("logs", "talks", "-c", "b") == "b\n"
+    assert len(kubectl("logs", "talks", "-c", "a", "--tail=2").splitlines()) == 2
+    assert kubectl("logs", "talks", "-c", "b", "--limit-bytes=1") == "b"
+    stamped = kubectl("logs", "talks", "-c", "b", "--timestamps")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+ b\n", stamped)
-    assert node.kubectl("logs", "talks", "-c", "b", "--since=1h", **say) == "b\n"
+    assert kubectl("logs", "talks", "-c", "b", "--since=1h") == "b\n"
     since = "--since-time=2100-01-01T00:00:00Z"
-    assert node.kubectl("logs", "talks", "-c", "b", since, **say) == ""
+    assert kubectl("logs", "talks", "-c", "b", since) == ""
     with pytest.raises(CommandError, match="container c is not valid for pod talks"):
-        node.kubectl("logs", "talks", "-c", "c", **say)
+        kubectl("logs", "talks", "-c", "c")
     with pytest.raises(CommandError, match="previous terminated container"):
-        node.kubectl("logs", "talks", "-c", "a", "--previous", **say)
+        kubectl("logs", "talks", "-c", "a", "--previous")
 
 
 @BOTH
@@ -109,9 +108,9 @@ def test_logs_of_the_container_before(node: Node, namespace: str, version: str) 
         lambda p: is_ready(p) and container_status(p).get("restartCount") == 1,
         "second start",
     )
-    say = {"namespace": namespace, "version": version}
-    assert node.kubectl("logs", "twice", "--previous", **say) == "only the first\n"
-    assert node.kubectl("logs", "twice", **say) == "only the first\nagain\n"
+    kubectl = partial(node.kubectl, namespace=namespace, version=version)
+    assert kubectl("logs", "twice", "--previous") == "only the first\n"
+    assert kubectl("logs", "twice") == "only the first\nagain\n"
 
 
 @BOTH
@@ -220,9 +219,9 @@ def test_copying_a_tree(node: Node, namespace: str, version: str, tmp_path: Path
     for name, size in (("a", 0), ("b/c", 1), ("b/d", 70_000), ("e/f/g", 2 << 20)):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes(os.urandom(size))
-    say = {"namespace": namespace, "version": version}
-    node.kubectl("cp", str(tree), "copies:/tmp/tree", **say)
-    node.kubectl("cp", "copies:/tmp/tree", str(tmp_path / "back"), **say)
+    kubectl = partial(node.kubectl, namespace=namespace, version=version)
+    kubectl("cp", str(tree), "copies:/tmp/tree")
+    kubectl("cp", "copies:/tmp/tree", str(tmp_path / "back"))
     for path in tree.rglob("*"):
         if path.is_file():
             assert (tmp_path / "back" / path.relative_to(tree)).read_bytes() == path.read_bytes()
