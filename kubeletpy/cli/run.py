@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
             return 0
         loaded = config.load_files(flags)
         _check(loaded)
+        # the runtime is told paths below it, and has a working directory of its own
+        root = str(Path(loaded.node.root_dir).absolute())
+        loaded = replace(loaded, node=replace(loaded.node, root_dir=root))
     except config.ConfigError as error:
         return fail(error)
     if agent is None and loaded.node.kubeconfig and Path(loaded.node.kubeconfig).is_file():

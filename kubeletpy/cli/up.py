@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     try:
         loaded = load(given)
-    except (config.ConfigError, OSError) as error:
+    except config.ConfigError as error:
         return run.fail(error)
     node_name = loaded.node.hostname_override
     return run.run(loaded, lambda settings: up(settings, given, node_name, begun))
@@ -59,10 +59,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"{number} is not from 0 to 65535")
-    return number
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 65535")
+    return int(text)
 
 
 def load(given: argparse.Namespace) -> config.LoadedConfig:
@@ -70,14 +69,20 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
 
     Raises:
         ConfigError: the file, or a flag.
-        OSError: the file can't be read.
     """
     import yaml
 
+    if problems := config.check_node_name(given.node_name, "--node-name"):
+        raise config.ConfigError(problems)
     document: dict[str, object] = {}
     if given.config:
         try:
             read = yaml.safe_load(Path(given.config).read_text(errors="replace"))
+        except OSError as error:
+            problem = config.Problem(
+                "--config", given.config, f"cannot be read: {error.strerror or error}"
+            )
+            raise config.ConfigError([problem]) from error
         except yaml.YAMLError as error:
             problem = config.Problem("--config", given.config, f"YAML or JSON ({_line(error)})")
             raise config.ConfigError([problem]) from error

@@ -5,6 +5,7 @@ Pure but for :mod:`kubeletpy.config.files`. Knows nothing of the rest of the pro
 
 from kubeletpy.config.document import document
 from kubeletpy.config.files import load_files
+from kubeletpy.config.flag_rules import check_node_name
 from kubeletpy.config.flags import FlagValues, NodeFlags, parse_flags
 from kubeletpy.config.host import check_host
 from kubeletpy.config.load import LoadedConfig, default_settings, load, load_document
@@ -19,6 +20,7 @@ __all__ = [
     "NodeFlags",
     "Problem",
     "check_host",
+    "check_node_name",
     "default_settings",
     "document",
     "load",

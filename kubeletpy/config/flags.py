@@ -12,29 +12,13 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from kubeletpy.config.flag_rules import check_node_ip, check_node_labels, check_node_name
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
-from kubeletpy.config.rules import label_value, qualified_name
 from kubeletpy.config.units import parse_duration
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
-_NODE_LABELS = frozenset(
-    {
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "node.kubernetes.io/instance-type",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-    }
-)
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -112,7 +96,9 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
         if warning := _warning(flag):
             warnings.append(warning)
     labels: Mapping[str, str] = node.get("node_labels", {})
-    problems += _check_node_labels(labels)
+    problems += check_node_labels(labels)
+    problems += check_node_name(node.get("hostname_override", ""))
+    problems += check_node_ip(node.get("node_ip", ""))
     if problems:
         raise ConfigError(problems)
     if "node_labels" in node:
@@ -267,32 +253,3 @@ _READERS: Mapping[str, Callable[[list[str]], Any]] = {
     "memory": _memory,
     "vmodule": _vmodule,
 }
-
-
-def _check_node_labels(labels: Mapping[str, str]) -> list[Problem]:
-    """Label syntax, and the kubernetes.io labels a node may give itself (docs/reference, names)."""
-    problems = []
-    for key, value in labels.items():
-        at = f"--node-labels {key}"
-        if not qualified_name(key):
-            problems.append(Problem(at, "", "is not a label key"))
-        elif value and not label_value(value):
-            problems.append(Problem(at, value, "is not a label value"))
-        elif not _own_label(key):
-            problems.append(
-                Problem(at, "", "a node may not give itself this kubernetes.io or k8s.io label")
-            )
-    return problems
-
-
-def _own_label(key: str) -> bool:
-    domain = key.rpartition("/")[0]
-    reserved = any(
-        domain == name or domain.endswith(f".{name}") for name in ("kubernetes.io", "k8s.io")
-    )
-    allowed = ("kubelet.kubernetes.io", "node.kubernetes.io")
-    return (
-        not reserved
-        or key in _NODE_LABELS
-        or any(domain == name or domain.endswith(f".{name}") for name in allowed)
-    )

@@ -143,10 +143,15 @@ def taints(values: tuple[Taint, ...]) -> str:
     return ""
 
 
+def dns_subdomain(text: str) -> bool:
+    """Whether a text can be an API object's name."""
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
 def qualified_name(text: str) -> bool:
     """Whether a text can be a label or taint key: ``[prefix/]name``."""
     prefix, slash, name = text.rpartition("/")
-    if slash and not (_DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253):
+    if slash and not dns_subdomain(prefix):
         return False
     return label_value(name)
 

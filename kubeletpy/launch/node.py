@@ -7,7 +7,9 @@ import asyncio
 from kubeletpy.admission.declared_features import declared
 from kubeletpy.api import types as api
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.facts import MachineFacts, default_route_ip, resolve
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.shutdown.plan import Period, periods
@@ -18,12 +20,25 @@ KUBELET_VERSION = "v1.36.0"
 
 
 async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
-    if flags.node_ip:
-        return [ip.strip() for ip in flags.node_ip.split(",") if ip.strip()]
-    found = default_route_ip()
+    """--node-ip, where 0.0.0.0 and :: are any address of that family; else the machine's own.
+
+    Raises LaunchError: the machine has no address of the family asked for.
+    """
+    given = node_addresses(flags.node_ip)
+    if given and not given[0].is_unspecified:
+        return [str(address) for address in given]
+    version = given[0].version if given else 4
+    found = default_route_ip(version)
     if found:
         return [found]
     resolved = await asyncio.to_thread(resolve, facts.hostname)
+    if given:
+        resolved = [each for each in resolved if (":" in each) == (version == 6)]
+        if not resolved:
+            raise LaunchError(
+                f"--node-ip {flags.node_ip}: this machine has no IPv{version} address "
+                "that leads out of it; name the node's address"
+            )
     return resolved[:1] or ["127.0.0.1"]
 
 

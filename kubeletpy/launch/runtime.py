@@ -15,7 +15,8 @@ from kubeletpy.volumes.container_mounts import RuntimeFeatures
 
 log = logging.getLogger(__name__)
 
-CONNECT_TRY_S = 10.0
+CONNECT_TRY_S = 3.0
+"""Of one try; after the first the log says what is waited for."""
 
 
 async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:

@@ -45,6 +45,7 @@ from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.parts import AgentParts
 from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinate_ids
 from kubeletpy.server.build import Ports, ServerError
@@ -76,18 +77,22 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     root = Path(flags.root_dir)
     _make_root(root)
     facts = read_machine_facts(root)
-    runtime = RemoteRuntime(
-        settings.container_runtime_endpoint,
-        image_endpoint=settings.image_endpoint,
-        request_timeout=settings.runtime_request_timeout,
-        metrics=metrics.runtime,
-    )
+    try:
+        runtime = RemoteRuntime(
+            settings.container_runtime_endpoint,
+            image_endpoint=settings.image_endpoint,
+            request_timeout=settings.runtime_request_timeout,
+            metrics=metrics.runtime,
+        )
+    except EndpointError as error:
+        raise LaunchError(str(error)) from error
     stack.push_async_callback(runtime.close)
     ports = _bind_ports(settings, flags, stack)
     identity = await join(settings, flags, node_name(flags, facts), metrics, stack)
     client = identity.client if identity else None
     info = await wait_for_runtime(runtime)
     node_ips = await find_node_ips(flags, facts)
+    _share_root(root)
     options = node_options(settings, flags, facts)
     if ports is not None:
         options = replace(options, kubelet_port=ports.port)
@@ -219,6 +224,10 @@ def _make_root(root: Path) -> None:
         raise LaunchError(
             f"--root-dir {root} can't be made: {error}; the agent has to run as root"
         ) from error
+
+
+def _share_root(root: Path) -> None:
+    """Only of an agent that can run: one that gives up leaves no mount behind."""
     try:
         share(str(root))
     except OSError as error:

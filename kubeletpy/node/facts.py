@@ -103,14 +103,19 @@ def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
     return found
 
 
-def default_route_ip() -> str:
-    """The address this machine would send from (no packet is sent); empty without a route."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only the routing table is asked
-        except OSError:
-            return ""
-        return str(probe.getsockname()[0])
+def default_route_ip(version: int = 4) -> str:
+    """The address this machine would send from (no packet is sent); empty without a route.
+
+    ``version`` is 4 or 6: of IP.
+    """
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    far = "192.0.2.1" if version == 4 else "2001:db8::1"  # for documentation: nobody's
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
 
 
 def resolve(name: str) -> list[str]:

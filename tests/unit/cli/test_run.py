@@ -52,6 +52,33 @@ def test_the_agent_gets_settings_and_flags(files: list[str]) -> None:
     assert (loaded.settings.max_pods, loaded.node.hostname_override) == (7, "node")
 
 
+def test_the_root_directory_is_absolute_wherever_the_agent_was_started(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    async def agent(loaded: config.LoadedConfig) -> None:
+        seen.append(loaded.node.root_dir)
+
+    monkeypatch.chdir(tmp_path)
+    assert run.main([*files, "--root-dir=here/kubelet"], agent) == 0
+    assert seen == [f"{tmp_path}/here/kubelet"]
+
+
+@pytest.mark.parametrize("endpoint", ["foo", "tcp://1.2.3.4:5", "unix://x"])
+def test_an_endpoint_that_is_no_socket(
+    files: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    endpoint: str,
+) -> None:
+    flags = [f"--root-dir={tmp_path}/kubelet", f"--container-runtime-endpoint={endpoint}"]
+    assert run.main([*files, *flags]) == 1
+    said = capsys.readouterr().err
+    assert f"kubeletpy: container runtime endpoint {endpoint!r}" in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_agent(files: list[str], which: signal.Signals) -> None:
     cleaned = []

@@ -25,10 +25,25 @@ def test_bad_configuration(
     assert words in said
 
 
-def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("text", ["99999", "-1", "https"])
+def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):
-        main(["--port", "99999"])
-    assert "99999 is not from 0 to 65535" in capsys.readouterr().err
+        main([f"--port={text}"])
+    assert f"{text} is not a number from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--config", "/no/such/file"], "--config is /no/such/file: cannot be read: No such file"),
+        (["--node-name", "my_host"], '--node-name is "my_host": must be a node\'s name'),
+    ],
+)
+def test_flags_that_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(["--state-dir", str(tmp_path / "s"), *arguments]) == 1
+    assert words in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,14 @@ def test_forms(arguments: list[str], field: str, value: object) -> None:
         (["--manifest-url-header=Authorization"], "<masked>"),
         (["--node-labels=node-role.kubernetes.io/x="], "may not give itself"),
         (["--node-labels=a b=c"], "is not a label key"),
+        (["--node-ip=foo"], '--node-ip is "foo": must be an IP address'),
+        (["--node-ip=,"], '--node-ip is ",": must be an IP address'),
+        (["--node-ip=10.0.0.1,10.0.0.2"], "an IPv4 and an IPv6 address"),
+        (["--node-ip=10.0.0.1,fd00::1,fd00::2"], "an IPv4 and an IPv6 address"),
+        (["--node-ip=0.0.0.0,::"], "stand alone"),
+        (["--hostname-override=my_host"], '--hostname-override is "my_host"'),
+        (["--hostname-override=-a"], "must be a node's name"),
+        (["--hostname-override=" + "a" * 254], "must be a node's name"),
     ],
 )
 def test_errors(arguments: list[str], message: str) -> None:
@@ -82,3 +90,22 @@ def test_warnings() -> None:
         "flag --max-pods is deprecated: set maxPods in the file given to --config",
         "flag --containerd has no meaning in this agent and is ignored",
     )
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--node-ip=10.0.0.1",
+        "--node-ip=fd00::1",
+        "--node-ip=10.0.0.1, fd00::1",
+        "--node-ip=fd00::1,10.0.0.1",
+        "--node-ip=0.0.0.0",
+        "--node-ip=::",
+        "--node-ip=",
+        "--hostname-override= Node-1.Example ",
+        "--hostname-override=",
+    ],
+)
+def test_names_and_addresses_of_a_node(flag: str) -> None:
+    name, _, value = flag.removeprefix("--").partition("=")
+    assert getattr(config.parse_flags([flag]).node, name.replace("-", "_")) == value

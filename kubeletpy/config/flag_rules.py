@@ -1,0 +1,90 @@
+"""What the node's own flags may hold: its name, addresses and labels. Pure.
+
+Must never look at the machine: whether an address is one of this node's is not decided here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+from kubeletpy.config.problems import Problem, show
+from kubeletpy.config.rules import dns_subdomain, label_value, qualified_name
+
+_NODE_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "node.kubernetes.io/instance-type",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+    }
+)
+
+
+def check_node_name(name: str, flag: str = "--hostname-override") -> list[Problem]:
+    """A node's name, once trimmed and in lower case, is the name of an API object."""
+    if not name or dns_subdomain(name.strip().lower()):
+        return []
+    allowed = "must be a node's name: letters, digits, - and ., such as node-1.example"
+    return [Problem(flag, show(flag, name), allowed)]
+
+
+def node_addresses(text: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The addresses of ``--node-ip``. Raises ValueError for a text that is none."""
+    return [ipaddress.ip_address(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def check_node_ip(text: str) -> list[Problem]:
+    """``--node-ip``: one address, or one of each family; 0.0.0.0 and :: only ask for a family.
+
+    Source: the kubelet's flag; KEP-1664 and KEP-3705 for two families.
+    """
+    allowed = "must be an IP address, or an IPv4 and an IPv6 address with a comma between"
+    try:
+        found = node_addresses(text)
+    except ValueError:
+        return [Problem("--node-ip", show("node-ip", text), allowed)]
+    both = len(found) == 2 and {each.version for each in found} == {4, 6}
+    if text and (len(found) != 1 and not both):
+        return [Problem("--node-ip", show("node-ip", text), allowed)]
+    if both and any(each.is_unspecified for each in found):
+        allowed = "0.0.0.0 and :: ask for an address of a family, and stand alone"
+        return [Problem("--node-ip", show("node-ip", text), allowed)]
+    return []
+
+
+def check_node_labels(labels: Mapping[str, str]) -> list[Problem]:
+    """Label syntax, and the kubernetes.io labels a node may give itself (docs/reference, names)."""
+    problems = []
+    for key, value in labels.items():
+        at = f"--node-labels {key}"
+        if not qualified_name(key):
+            problems.append(Problem(at, "", "is not a label key"))
+        elif value and not label_value(value):
+            problems.append(Problem(at, value, "is not a label value"))
+        elif not _own_label(key):
+            problems.append(
+                Problem(at, "", "a node may not give itself this kubernetes.io or k8s.io label")
+            )
+    return problems
+
+
+def _own_label(key: str) -> bool:
+    domain = key.rpartition("/")[0]
+    reserved = any(
+        domain == name or domain.endswith(f".{name}") for name in ("kubernetes.io", "k8s.io")
+    )
+    allowed = ("kubelet.kubernetes.io", "node.kubernetes.io")
+    return (
+        not reserved
+        or key in _NODE_LABELS
+        or any(domain == name or domain.endswith(f".{name}") for name in allowed)
+    )
