@@ -24,6 +24,17 @@ _CA_EXTENSIONS = (
     "basicConstraints=critical,CA:TRUE",
     "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
 )
+_LONG_NAMES = b"""openssl_conf = start
+[start]
+stbl_section = strings
+[strings]
+commonName = min:1,max:512
+[req]
+distinguished_name = asked
+[asked]
+"""
+"""X.520 has 64 characters for a name; a node's name alone may have 253, and nobody else minds."""
+_X520_NAME = 64
 _LEAF_EXTENSIONS = (
     "basicConstraints=critical,CA:FALSE",
     "keyUsage=critical,digitalSignature",
@@ -145,7 +156,7 @@ def _alternatives(names: Sequence[str]) -> str:
 
 def plain(name: str) -> str:
     """A name that is no syntax for openssl. Raises CertificateError."""
-    if not name or any(c in name for c in "/,=+\\\n\r\0\"'"):
+    if not name or any(c in name for c in "/,=+$#\\\n\r\0\"'"):
         raise CertificateError(f"{name!r} can't stand in a certificate")
     return name
 
@@ -164,19 +175,33 @@ def run(*arguments: str, data: bytes = b"") -> bytes:
 
 
 def _call(arguments: Sequence[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            ["openssl", *arguments],
-            input=data,
-            capture_output=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-        )
-    except FileNotFoundError:
-        raise CertificateError(
-            "the openssl command is needed to make certificates: install it "
-            "(apt-get install openssl)"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise CertificateError("openssl took too long to make a certificate") from None
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    with contextlib.ExitStack() as stack:
+        passed: tuple[int, ...] = ()
+        if _has_long_name(arguments):
+            config = stack.enter_context(os.fdopen(os.memfd_create("openssl.cnf"), "wb", 0))
+            config.write(_LONG_NAMES)
+            passed = (config.fileno(),)
+            environment["OPENSSL_CONF"] = f"/proc/self/fd/{config.fileno()}"
+        try:
+            return subprocess.run(
+                ["openssl", *arguments],
+                input=data,
+                capture_output=True,
+                timeout=_TIMEOUT_SECONDS,
+                check=False,
+                env=environment,
+                pass_fds=passed,
+            )
+        except FileNotFoundError:
+            raise CertificateError(
+                "the openssl command is needed to make certificates: install it "
+                "(apt-get install openssl)"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise CertificateError("openssl took too long to make a certificate") from None
+
+
+def _has_long_name(arguments: Sequence[str]) -> bool:
+    subjects = (after for at, after in zip(arguments, arguments[1:], strict=False) if at == "-subj")
+    return any(len(part) > len("CN=") + _X520_NAME for each in subjects for part in each.split("/"))

@@ -53,13 +53,15 @@ def sign_request(
     """A certificate (PEM) for a request's key.
 
     Args:
-        pem: PKCS #10; its signature must be right. Its subject is taken over.
-        names: alternative names that the certificate gets.
+        pem: PKCS #10; its signature must be right. Only its key is taken over: what else it says
+            was read from openssl's text, and a subject that reads in two ways must not be signed.
+        names: subject and alternative names that the certificate gets.
         usages: as CertificateSigningRequests name them.
         not_before, not_after: Unix seconds.
 
     Raises:
-        CertificateError: the request is broken, or openssl failed.
+        CertificateError: the request is broken, a name can't stand in a certificate, or openssl
+            failed.
         OSError: no scratch directory.
     """
     given = list(usages)
@@ -69,6 +71,8 @@ def sign_request(
         raise CertificateError("a certificate needs usages")
     alternatives = [f"DNS:{plain(each)}" for each in names.dns_names]
     alternatives += [f"IP:{plain(each)}" for each in names.ip_addresses]
+    subject = "".join(f"/O={plain(each)}" for each in names.organizations)
+    subject += f"/CN={plain(names.common_name)}"
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "index.txt").touch()
@@ -85,6 +89,7 @@ def sign_request(
         )
         run(
             *("ca", "-batch", "-notext", "-preserveDN", "-config", str(config)),
+            *("-subj", subject),
             *("-cert", str(authority.certificate), "-keyfile", str(authority.key)),
             *("-startdate", _moment(not_before), "-enddate", _moment(not_after)),
             *("-extensions", "leaf", "-in", str(folder / "request.csr")),

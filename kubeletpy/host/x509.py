@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from kubeletpy.host.openssl import CertificateError, plain, run
 
 MAX_PEM_BYTES = 256 * 1024
-_NAME_FORM = "utf8,sep_multiline,sname,esc_ctrl"
+_NAME_FORM = "utf8,sep_multiline,sname,esc_ctrl,esc_msb"
+"""One part a line, and nothing in a part looks like a line's end to anybody: ASCII only."""
+_TOGETHER = " + "
+"""Between the parts of a name that stand on one line."""
 _ALTERNATIVES = "X509v3 Subject Alternative Name:"
 _DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _CERTIFICATE = re.compile(
@@ -26,7 +29,8 @@ _CERTIFICATE = re.compile(
 class Names:
     """Whom a certificate is for; addresses in their canonical form.
 
-    ``others``: alternative names of further kinds, as openssl shows them.
+    ``others``: alternative names of further kinds and parts of the subject that are joined into
+    one, as openssl shows them.
     """
 
     common_name: str
@@ -99,20 +103,23 @@ def read_request(pem: bytes) -> Names:
 
 
 def _names(text: str) -> Names:
-    lines = text.splitlines()
-    common, organizations = "", []
+    # not splitlines(): it also splits at what strangers may have in their names
+    lines = text.split("\n")
+    common, organizations, joined = "", [], []
     # the last one: of a request's long form the subject comes first on a line of its own
     start = max((at for at, line in enumerate(lines) if line == "subject="), default=len(lines))
     for line in lines[start + 1 :]:
         if not line.startswith("    "):
             break
-        key, _, value = line.strip().partition("=")
-        if key == "CN":
+        key, _, value = line[4:].partition("=")
+        if _TOGETHER in value:
+            joined.append(line[4:])
+        elif key == "CN":
             common = value
         elif key == "O":
             organizations.append(value)
     dns, addresses, others = _alternatives(lines)
-    return Names(common, tuple(organizations), dns, addresses, others)
+    return Names(common, tuple(organizations), dns, addresses, (*others, *joined))
 
 
 def _alternatives(lines: list[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -140,7 +147,7 @@ def _address(text: str) -> str:
 
 
 def _time(text: str, label: str) -> float:
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith(label):
             try:
                 return float(ssl.cert_time_to_seconds(line.removeprefix(label)))

@@ -64,7 +64,7 @@ def problem(spec: JSON, names: Names) -> str:
     if not names.common_name.startswith(NODE_USER_PREFIX):
         return "subject common name does not begin with system:node:"
     if names.others:
-        return "only DNS and IP subjectAltNames are allowed"
+        return "only DNS and IP subjectAltNames are allowed, and no joined parts of the subject"
     has_names = bool(names.dns_names or names.ip_addresses)
     if signer == CLIENT_SIGNER and has_names:
         return "subjectAltNames are not allowed"

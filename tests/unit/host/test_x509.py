@@ -66,6 +66,45 @@ def test_a_request_with_another_keys_signature_is_not_signed(authority: KeyPair)
         )
 
 
+HIDDEN = (
+    ("/O=system:nodes/CN=system:node:n+O=system:masters", "joined"),
+    ("/O=system:nodes/CN=system:node:n\u2028x/O=system:masters", "line separator"),
+    ("/O=system:nodes/CN=system:node:n\x85x/O=system:masters", "next line"),
+    ("/O=system:masters/O=x\u2028subject=\u2028    O=system:nodes/CN=system:node:n", "subject"),
+)
+
+
+@pytest.mark.parametrize("subject", [each for each, _ in HIDDEN], ids=[each for _, each in HIDDEN])
+def test_a_subject_hides_nothing(authority: KeyPair, subject: str, tmp_path: Path) -> None:
+    key = x509.new_key()
+    pem = run("req", "-new", "-key", "/dev/stdin", "-utf8", "-subj", subject, data=key)
+    names = x509.read_request(pem)
+    shown = {*names.organizations, *names.others}
+    assert any("system:masters" in each for each in shown)
+    # even who is deceived by what is shown gives away no more than that
+    certificate = signing.sign_request(
+        pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
+    )
+    form = ("-nameopt", "RFC2253")
+    assert (
+        run("x509", "-noout", "-subject", *form, data=certificate)
+        == b"subject=CN=system:node:n,O=system:nodes\n"
+    )
+
+
+def test_a_node_may_have_a_long_name(authority: KeyPair, tmp_path: Path) -> None:
+    names = Names("system:node:" + "n." * 120 + "n", ("system:nodes",))
+    pem = x509.new_request(x509.new_key(), names)
+    assert x509.read_request(pem) == names
+    certificate = signing.sign_request(
+        pem, authority, names, usages=USAGES, not_before=NOW, not_after=NOW + 7
+    )
+    assert x509.read_certificate(certificate).names == names
+    openssl.make_self_signed(KeyPair.named(tmp_path, "own"), names.common_name, ["DNS:n"])
+    openssl.sign(KeyPair.named(tmp_path, "made"), authority, name=names.common_name)
+    assert KeyPair.named(tmp_path, "made").loads()
+
+
 FALSE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
