@@ -7,6 +7,7 @@ writes nothing but the files it is told to.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import ssl
 import subprocess
@@ -203,5 +204,5 @@ def _call(arguments: Sequence[str], data: bytes = b"") -> subprocess.CompletedPr
 
 
 def _has_long_name(arguments: Sequence[str]) -> bool:
-    subjects = (after for at, after in zip(arguments, arguments[1:], strict=False) if at == "-subj")
+    subjects = (after for at, after in itertools.pairwise(arguments) if at == "-subj")
     return any(len(part) > len("CN=") + _X520_NAME for each in subjects for part in each.split("/"))
