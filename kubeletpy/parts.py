@@ -15,6 +15,7 @@ from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.eviction.keeper import Meter
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.manager import PullSettings
 from kubeletpy.images.node_credentials import NodeCredentials
@@ -25,7 +26,9 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
@@ -84,6 +87,8 @@ class AgentParts:
     concurrent_starts: int | None = None
     volumes: Callable[[EventRecorder, Callable[[str], None]], VolumeManager] | None = None
     """Makes the volume manager, given where events go and what wakes a pod (by uid)."""
+    storage: Callable[[PodManager, PodStatusCache], Meter] | None = None
+    """Makes what measures local storage; None: its limits are not kept."""
     cgroups: CgroupTree | None = None
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
     user_namespaces: UserNamespaces | None = None

@@ -108,6 +108,9 @@ class Agent:
         self.allocated = making.resource_state(parts, "allocated_pods_state")
         self.allocations = self._make_allocations()
         self.workers = self._make_workers(api)
+        self.local_storage = making.local_storage(
+            parts, self.recorder, self.pods, self.cache, self.workers
+        )
         self.pleg = Pleg(
             self.runtime,
             self.cache,
@@ -340,6 +343,8 @@ class Agent:
             tasks.append(("cgroups", self.cgroups.run()))
         tasks += [(f"source-{name}", make()) for name, make in self._sources.items()]
         tasks += [(name, make()) for name, make in self.companions]
+        if self.local_storage is not None:
+            tasks.append(("local-storage", self.local_storage.run()))
         if self.shutdown.enabled:
             tasks.append(("node-shutdown", self.shutdown.run()))
         if self._events is not None:
@@ -465,6 +470,8 @@ class Agent:
         self.probes.forget_except(found.possibly_running)
         self.allocations.keep(found.desired)
         self.actuated.keep(found.desired | found.possibly_running)
+        if self.local_storage is not None:
+            self.local_storage.pods_changed(found.possibly_running)
         self.directories.sweep_soon(found.desired | found.possibly_running)
         if self.cgroups is not None:
             self.cgroups.sweep_soon()

@@ -16,6 +16,7 @@ from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.eviction.keeper import LocalStorageKeeper
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -26,6 +27,8 @@ from kubeletpy.node.own_node import OwnNode
 from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import AsyncPodWorkers
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.hooks import NoHooks
 from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
@@ -188,6 +191,26 @@ def volumes(
     if parts.volumes is None:
         return UnsupportedVolumes()
     return parts.volumes(recorder, changed)
+
+
+def local_storage(
+    parts: AgentParts,
+    recorder: EventRecorder,
+    pods: PodManager,
+    cache: PodStatusCache,
+    workers: AsyncPodWorkers,
+) -> LocalStorageKeeper | None:
+    """What evicts pods that exceed their limits of local storage; None: nothing does."""
+    if parts.storage is None:
+        return None
+    return LocalStorageKeeper(
+        parts.storage(pods, cache),
+        pod=pods.get,
+        is_over=workers.is_known_terminated,
+        kill=workers.kill_pod,
+        recorder=recorder,
+        evicted=lambda signal: parts.metrics.workers.evictions.labels(signal).inc(),
+    )
 
 
 def sources(

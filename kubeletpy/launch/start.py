@@ -37,6 +37,7 @@ from kubeletpy.launch.pods import (
 )
 from kubeletpy.launch.runtime import mount_features, wait_for_runtime
 from kubeletpy.launch.serving_certificate import serving_certificate
+from kubeletpy.launch.storage import storage_meter
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.facts import read_machine_facts
@@ -140,6 +141,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         resizes=resize_rules(settings, runtime_rules),
         seams=surroundings.seams,
         volumes=surroundings.volumes,
+        storage=storage_meter(settings, runtime, str(root)),
         cgroups=tree,
         user_namespaces=UserNamespaces(
             root / "pods",

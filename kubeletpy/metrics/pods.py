@@ -67,6 +67,11 @@ class PodWorkerMetrics:
             "Pods killed for a critical pod, by the first resource that it lacked.",
             "preemption_signal",
         )
+        self.evictions = families.plain_counter(
+            "kubelet_evictions",
+            "Pods evicted, by what they or the node had too much or too little of.",
+            "eviction_signal",
+        )
 
     def step_done(self, operation: str, seconds: float) -> None:
         """A worker's step ended ``seconds`` after the message that caused it."""

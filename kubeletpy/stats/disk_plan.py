@@ -6,8 +6,8 @@ writable layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
@@ -104,4 +104,46 @@ def pod_disk(plan: PodTrees, measured: dict[str, TreeUse]) -> PodDisk:
         ),
         logs=logs,
         others=tuple(others),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PodStorage:
+    """What a pod takes of the node's disk, in bytes; what is not known is left out.
+
+    Attributes:
+        volumes: by name.
+        containers: running containers by name: logs, and writable layers where they are on the
+            node's file system.
+        total: all that counts as the pod's ephemeral storage.
+    """
+
+    volumes: Mapping[str, int] = field(default_factory=dict)
+    containers: Mapping[str, int] = field(default_factory=dict)
+    total: int = 0
+
+
+def ephemeral_parts(disk: PodDisk) -> list[TreeUse]:
+    """What counts as ephemeral storage besides the containers' writable layers."""
+    volumes = (volume.use for volume in disk.volumes if volume.ephemeral)
+    return [*disk.logs.values(), *volumes, *disk.others]
+
+
+def pod_storage(disk: PodDisk, layers: Mapping[str, int], *, layers_apart: bool) -> PodStorage:
+    """What a pod takes.
+
+    Args:
+        disk: as measured.
+        layers: writable layers by container name, bytes.
+        layers_apart: images and layers have a file system of their own; a container's layer does
+            not count for the container then, but it does for the pod (as the kubelet has it).
+    """
+    containers = {name: use.used or 0 for name, use in disk.logs.items()}
+    if not layers_apart:
+        for name, used in layers.items():
+            containers[name] = containers.get(name, 0) + used
+    return PodStorage(
+        volumes={volume.name: volume.use.used or 0 for volume in disk.volumes},
+        containers=containers,
+        total=sum(layers.values()) + sum(part.used or 0 for part in ephemeral_parts(disk)),
     )

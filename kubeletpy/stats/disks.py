@@ -25,7 +25,7 @@ SECONDS_BETWEEN = 60.0
 IDLE_SHARE = 20
 """A tree is left alone for this many times what measuring it took."""
 PATIENCE_S = 2.0
-"""How long an answer waits for trees that were never measured."""
+"""How long an answer waits for trees."""
 MAX_TREES = 20_000
 BATCH = 25
 """Trees that are measured in one go of a thread."""
@@ -40,10 +40,16 @@ class _Known:
 class DiskMeter:
     """Remembers what trees take. ``close`` it with the event loop it was made in."""
 
-    def __init__(self, clock: Clock, seconds_between: float = SECONDS_BETWEEN) -> None:
-        """``seconds_between`` negative: trees are never measured (volumeStatsAggPeriod)."""
+    def __init__(
+        self, clock: Clock, seconds_between: float = SECONDS_BETWEEN, *, patient: bool = False
+    ) -> None:
+        """Args:
+        seconds_between: negative: trees are never measured (volumeStatsAggPeriod).
+        patient: an answer waits also for trees that are only due to be measured again.
+        """
         self._clock = clock
         self._between = seconds_between
+        self._patient = patient
         self._known: dict[str, _Known] = {}
         self._work: asyncio.Task[None] | None = None
         self._closed = False
@@ -63,7 +69,8 @@ class DiskMeter:
         due = [p for p in wanted if (k := self._known.get(p)) is None or k.next_at <= now]
         if due and (self._work is None or self._work.done()):
             self._work = asyncio.create_task(self._measure(due), name="disk-usage")
-        if self._work is not None and any(path not in self._known for path in wanted):
+        new = any(path not in self._known for path in wanted)
+        if self._work is not None and (new or (due and self._patient)):
             await asyncio.wait({self._work}, timeout=PATIENCE_S)
         return {
             path: known.use

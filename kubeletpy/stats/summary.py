@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.stats.disk_plan import ephemeral_parts
 from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.usage import (
     Disks,
@@ -145,12 +146,7 @@ def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON
 def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
     """What counts against the pod's ephemeral storage, on the node's file system."""
     layers = [group.layer for group in pod.containers if group.layer is not None]
-    parts = [
-        *layers,
-        *disk.logs.values(),
-        *(volume.use for volume in disk.volumes if volume.ephemeral),
-        *disk.others,
-    ]
+    parts = [*layers, *ephemeral_parts(disk)]
     return TreeUse(
         max([root.at, *(part.at for part in parts)]),
         sum(part.used or 0 for part in parts),

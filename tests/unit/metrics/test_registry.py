@@ -208,6 +208,7 @@ def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
         "kubelet_pleg_discard_events",
         "kubelet_evented_pleg_connection_error_count",
         "kubelet_evented_pleg_connection_success_count",
+        "kubelet_evictions",
         "kubelet_preemptions",
         "kubelet_certificate_manager_client_expiration_renew_errors",
         "kubelet_server_expiration_renew_errors",

@@ -1,0 +1,159 @@
+"""What chosen pods take of the node's disk, measured when it is asked for.
+
+For limits, which must be watched although nobody scrapes: only the trees of the pods that have one
+are walked, and the runtime is asked only about containers that count. What can't be learnt counts
+nothing: a number is never more than what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.stats import disk_plan, from_cri
+from kubeletpy.stats.disk_plan import PodStorage, PodTrees
+from kubeletpy.stats.disks import DiskMeter
+from kubeletpy.stats.pod_files import RunningPod
+
+log = logging.getLogger(__name__)
+
+ASKED_ONE_BY_ONE = 4
+"""Up to so many pods the runtime is asked about each; from there on about all that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSources:
+    """What is asked.
+
+    Attributes:
+        status: of a pod by uid, as the runtime was last seen.
+        pod: the object of a pod by uid.
+        disks: a meter of its own: it forgets what it was not asked for.
+    """
+
+    runtime: RuntimeService
+    images: ImageService
+    status: Callable[[str], PodRuntimeStatus | None]
+    pod: Callable[[str], Pod | None]
+    disks: DiskMeter
+    root_dir: str
+    pod_logs_dir: str
+
+
+class StorageMeter:
+    """Measures; ``close`` it with the event loop it was used in."""
+
+    def __init__(self, sources: StorageSources) -> None:
+        self._from = sources
+        self._apart: bool | None = None
+        self._silent = False
+        """The runtime has been said not to answer."""
+
+    async def measure(self, wanted: Mapping[str, bool]) -> dict[str, PodStorage]:
+        """What pods take, by uid; those that do not run, or are not measured yet, are left out.
+
+        Args:
+            wanted: uid -> whether writable layers count.
+        """
+        plans: dict[str, PodTrees] = {}
+        layered: list[RunningPod] = []
+        for uid, with_layers in wanted.items():
+            running = self._running(uid)
+            if running is None or (plan := self._plan(running)) is None:
+                continue
+            plans[uid] = plan
+            if with_layers:
+                layered.append(running)
+        measured, layers = await asyncio.gather(
+            self._from.disks.measure(p for plan in plans.values() for p in plan.paths()),
+            self._layers(layered),
+        )
+        apart = await self._layers_apart() if layered else True
+        return {
+            uid: disk_plan.pod_storage(
+                disk_plan.pod_disk(plan, measured), layers.get(uid, {}), layers_apart=apart
+            )
+            for uid, plan in plans.items()
+        }
+
+    async def close(self) -> None:
+        """Stop measuring."""
+        await self._from.disks.close()
+
+    def _running(self, uid: str) -> RunningPod | None:
+        status = self._from.status(uid)
+        return RunningPod(status) if status is not None and status.has_ready_sandbox else None
+
+    def _plan(self, pod: RunningPod) -> PodTrees | None:
+        return disk_plan.trees(
+            pod.ref,
+            self._from.pod(pod.ref.uid),
+            tuple(container.name for container in pod.containers),
+            f"{self._from.root_dir}/pods",
+            self._from.pod_logs_dir,
+        )
+
+    async def _layers(self, pods: list[RunningPod]) -> dict[str, dict[str, int]]:
+        """Bytes in writable layers of running containers: uid -> container name -> bytes."""
+        if not pods:
+            return {}
+        try:
+            said = await self._stats(pods)
+        except CRIError as error:
+            self._say(error)
+            return {}
+        self._silent = False
+        containers = from_cri.from_containers(said).containers
+        found: dict[str, dict[str, int]] = {}
+        for pod in pods:
+            for container in pod.containers:
+                told = containers.get(container.id)
+                if told is not None and told.layer is not None:
+                    found.setdefault(pod.ref.uid, {})[container.name] = told.layer.used or 0
+        return found
+
+    async def _stats(self, pods: list[RunningPod]) -> Iterable[cri.ContainerStats]:
+        runtime = self._from.runtime
+        if len(pods) > ASKED_ONE_BY_ONE:
+            return await runtime.list_container_stats()
+        filters = [cri.ContainerStatsFilter(pod_sandbox_id=pod.sandbox.id) for pod in pods]
+        answers = await asyncio.gather(*(runtime.list_container_stats(each) for each in filters))
+        return [stats for answer in answers for stats in answer]
+
+    async def _layers_apart(self) -> bool:
+        """Whether images and layers are elsewhere than the node's files; asked until it is known.
+
+        Source: the kubelet's HasDedicatedImageFs.
+        """
+        if self._apart is None:
+            try:
+                info = await self._from.images.image_fs_info()
+            except CRIError as error:
+                self._say(error)
+                return True
+            self._apart = await asyncio.to_thread(_apart, info, self._from.root_dir)
+        return self._apart is not False
+
+    def _say(self, error: CRIError) -> None:
+        level = logging.DEBUG if self._silent else logging.WARNING
+        self._silent = True
+        log.log(level, "writable layers can't be measured", extra={"why": str(error)})
+
+
+def _apart(info: cri.ImageFsInfoResponse, root_dir: str) -> bool | None:
+    """None: can't be told now."""
+    images = [each.fs_id.mountpoint for each in info.image_filesystems[:1]]
+    layers = [each.fs_id.mountpoint for each in info.container_filesystems[:1]]
+    try:
+        devices = {Path(path).stat().st_dev for path in (root_dir, *images, *layers)}
+    except OSError:
+        return None
+    return len(devices) > 1 if images else None
