@@ -80,12 +80,17 @@ class Daemon:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in ticks since boot; None if it is gone or only a zombie."""
+    """When a process started, in ticks since boot; None if it is gone or only a zombie.
+
+    A killed process of many threads is a zombie as soon as its first thread has ended, while the
+    others still hold its files: only the last thread's end is the process's.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] == "Z" else fields[19]
+    state, threads, started = fields[0], int(fields[17]), fields[19]
+    return None if state == "Z" and threads <= 1 else started
 
 
 def command_lines() -> Iterator[tuple[int, list[str]]]:

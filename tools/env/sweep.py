@@ -41,9 +41,12 @@ def mounts(directory: Path) -> list[Path]:
 
 
 def unmount(directory: Path) -> None:
-    """Unmount all that is under `directory`: an agent's root directory is a mount of its own."""
+    """Unmount all that is under `directory`: an agent's root directory is a mount of its own.
+
+    Raises CommandError where something still uses one: a process outlived what should end it.
+    """
     for point in mounts(directory):
-        run("umount", "--lazy", point)
+        run("umount", point)
 
 
 def cgroups(names: Iterable[str]) -> list[Path]:
