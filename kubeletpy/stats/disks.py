@@ -98,14 +98,14 @@ class DiskMeter:
         return found
 
     def _one(self, path: str) -> TreeUse | None:
-        found = walk(path)
+        found = walk(path, stopped=lambda: self._closed)
         if found is None:
             return None
         at = int(self._clock.now() * 1e9)
         return TreeUse(at, found.used, found.inodes, space(path, at), found.at_least)
 
     async def close(self) -> None:
-        """Stop after the tree that is being measured."""
+        """Stop, in the middle of a tree if need be."""
         self._closed = True
         if self._work is not None:
             self._work.cancel()

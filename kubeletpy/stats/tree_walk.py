@@ -3,18 +3,25 @@
 Containers write in these trees and change them while they are walked. So: no link is followed, no
 other file system entered, a directory is opened by its name in the one that is open and left by
 ``..`` only if that is still where it came from; names and entries are bounded, and what is past the
-bound makes the numbers lower bounds. A file with several links counts once.
+bound makes the numbers lower bounds. A file with several links counts once. Limits are kept by
+these numbers, so the bounds are too far out for somebody to hide behind them; what has to be
+remembered while walking is bounded closer.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MAX_ENTRIES = 100_000
-MAX_DEPTH = 1000
+MAX_ENTRIES = 1_000_000
+MAX_DEPTH = 10_000
+MAX_PENDING = 100_000
+"""Directories that wait to be entered, and files with several links that are remembered."""
+STOP_EVERY = 1024
+"""Entries between two looks at whether to go on."""
 _BLOCK = 512
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -33,6 +40,9 @@ class Walked:
         if entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode):
             if entry.st_ino in self._linked:
                 return
+            if len(self._linked) >= MAX_PENDING:
+                self.used += entry.st_blocks * _BLOCK // entry.st_nlink
+                return
             self._linked.add(entry.st_ino)
         self.used += entry.st_blocks * _BLOCK
         self.inodes += 1
@@ -45,8 +55,13 @@ class _Level:
     below: list[str]
 
 
-def walk(path: str, *, max_entries: int = MAX_ENTRIES) -> Walked | None:
-    """What the tree at ``path`` takes; a file counts itself. None when nothing is there."""
+def walk(
+    path: str, *, max_entries: int = MAX_ENTRIES, stopped: Callable[[], bool] = lambda: False
+) -> Walked | None:
+    """What the tree at ``path`` takes; a file counts itself. None when nothing is there.
+
+    ``stopped`` is asked now and then; when it says so the rest is not looked at.
+    """
     try:
         top = Path(path).lstat()
     except OSError:
@@ -60,7 +75,7 @@ def walk(path: str, *, max_entries: int = MAX_ENTRIES) -> Walked | None:
     except OSError:
         return None
     try:
-        _Walk(found, top.st_dev, max_entries).run(current)
+        _Walk(found, top.st_dev, max_entries, stopped).run(current)
     except OSError:  # the tree was changed under our feet: what was counted is there at least
         found.at_least = True
     return found
@@ -69,10 +84,14 @@ def walk(path: str, *, max_entries: int = MAX_ENTRIES) -> Walked | None:
 class _Walk:
     """One walk; holds one open directory at a time."""
 
-    def __init__(self, found: Walked, device: int, max_entries: int) -> None:
+    def __init__(
+        self, found: Walked, device: int, max_entries: int, stopped: Callable[[], bool]
+    ) -> None:
         self._found = found
         self._device = device
         self._left = max_entries
+        self._stopped = stopped
+        self._pending = 0
 
     def run(self, current: int) -> None:
         """Walk from an open directory, which is closed in the end. Raises OSError."""
@@ -87,6 +106,7 @@ class _Walk:
                         current = self._up(current, levels[-1])
                     continue
                 name = level.below.pop()
+                self._pending -= 1
                 if len(levels) >= MAX_DEPTH:
                     self._found.at_least = True
                     continue
@@ -109,17 +129,26 @@ class _Walk:
         with os.scandir(current) as entries:
             for entry in entries:
                 self._left -= 1
+                if self._left % STOP_EVERY == 0 and self._stopped():
+                    self._left = -1
                 if self._left < 0:
                     self._found.at_least = True
                     break
                 try:
                     if entry.is_dir(follow_symlinks=False):
-                        level.below.append(entry.name)
+                        self._remember(entry.name, level)
                     else:
                         self._found.count(entry.stat(follow_symlinks=False))
                 except OSError:
                     continue
         return level
+
+    def _remember(self, name: str, level: _Level) -> None:
+        if self._pending >= MAX_PENDING:
+            self._found.at_least = True
+            return
+        self._pending += 1
+        level.below.append(name)
 
     def _up(self, current: int, parent: _Level) -> int:
         above = os.open("..", _OPEN, dir_fd=current)

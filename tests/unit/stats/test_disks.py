@@ -28,7 +28,7 @@ class Walks:
         self.seen: list[str] = []
         self.may_end = threading.Event()
 
-    def __call__(self, path: str) -> Walked | None:
+    def __call__(self, path: str, *, stopped: object) -> Walked | None:
         if path == "/slow":
             self.may_end.wait(10)
         self.seen.append(path)
@@ -85,7 +85,7 @@ async def test_an_answer_does_not_wait_for_a_slow_tree(
 
 async def test_a_slow_tree_is_left_alone_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = DiskMeter(SystemClock(), seconds_between=0.0)
-    monkeypatch.setattr(disks, "walk", lambda path: Walked(1, 1))
+    monkeypatch.setattr(disks, "walk", lambda path, stopped: Walked(1, 1))
     ticks = iter([0.0, 30.0])
     known = meter._some(["/"], lambda: next(ticks))["/"]
     assert known.next_at == 30.0 + 30.0 * disks.IDLE_SHARE

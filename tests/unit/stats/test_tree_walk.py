@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -85,6 +86,52 @@ def test_a_tree_of_great_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found is not None
     assert (found.inodes, found.at_least) == (20, True)
     assert len(list(Path("/proc/self/fd").iterdir())) == before, "every directory is closed"
+
+
+def test_directories_that_wait_are_bounded_and_files_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_walk, "MAX_PENDING", 5)
+    for number in range(20):
+        file(tmp_path / f"d{number}" / "inside")
+        file(tmp_path / f"f{number}")
+    found = walk(str(tmp_path))
+    assert found is not None
+    assert found.at_least
+    assert 1 + 20 + 2 * 5 <= found.inodes < 1 + 20 + 2 * 20
+
+
+def test_directories_one_after_the_other_do_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_walk, "MAX_PENDING", 2)
+    for number in range(20):
+        file(tmp_path / "/".join(["d"] * (number + 1)) / "inside")
+    found = walk(str(tmp_path))
+    assert found is not None
+    assert (found.inodes, found.at_least) == (41, False)
+
+
+def test_files_with_many_names_beyond_those_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_walk, "MAX_PENDING", 2)
+    for number in range(6):
+        os.link(file(tmp_path / f"a{number}", 10), tmp_path / f"b{number}")
+    found = walk(str(tmp_path))
+    assert found is not None
+    assert 6 * 10 * 4096 <= found.used < 6 * 11 * 4096
+
+
+def test_a_walk_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_walk, "STOP_EVERY", 1)
+    for number in range(30):
+        file(tmp_path / f"d{number % 3}" / f"f{number}")
+    asked = itertools.count()
+    found = walk(str(tmp_path), stopped=lambda: next(asked) >= 10)
+    assert found is not None
+    assert found.at_least
+    assert found.inodes < 15
 
 
 def test_odd_things(tmp_path: Path) -> None:
