@@ -18,6 +18,8 @@ from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 
 MAX_KEYS = 2_000
 """Registries looked at per keyring; more is no honest secret."""
+MAX_GLOBS = 100
+"""Those of them that are globs: each one that is new costs up to a millisecond per lookup."""
 _ESCAPES = str.maketrans(
     {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\u2028", "\u2029")}
 )
@@ -90,12 +92,16 @@ class Keyring:
 
     def _index(self, configs: Iterable[tuple[Config, Source]]) -> None:
         entries: list[tuple[RegistryPattern, Credential]] = []
+        globs = 0
         for config, source in configs:
             auths = config.get("auths")
             for registry, entry in (auths if isinstance(auths, Mapping) else config).items():
                 key = RegistryPattern.parse(registry)
                 credential = _parse_entry(entry, source)
-                if key is not None and credential is not None and len(entries) < MAX_KEYS:
+                if key is None or credential is None or len(entries) >= MAX_KEYS:
+                    continue
+                globs += key.is_glob
+                if not key.is_glob or globs <= MAX_GLOBS:
                     entries.append((key, credential))
         self._entries = sorted(entries, key=lambda item: item[0].text, reverse=True)
 
@@ -139,5 +145,10 @@ def _parse_entry(entry: object, source: Source) -> Credential | None:
         if not colon:
             return None
     if not (username or password or token):
+        return None
+    try:
+        # JSON can hold halves of characters, which no message to the runtime can
+        (username + password + token).encode()
+    except UnicodeEncodeError:
         return None
     return Credential(username, password, token, source)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 MAX_PATTERN = 2048
 """Longest pattern looked at, in characters."""
+MAX_HOST = 255
+"""No host's name is longer; a glob of more is made to cost time."""
+_GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,14 @@ class RegistryPattern:
                 path = path[len(version) :]
         path = path if path != "/" else ""
         host, port = _split_port(host_port.rsplit("@", 1)[-1])
-        if not host:
+        if not host or len(host) > MAX_HOST:
             return None
         return cls(tuple(host.split(".")), port, path, f"{host_port}{path}")
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether its host stands for several: to match those costs more."""
+        return any(char in _GLOB for part in self.host for char in part)
 
     def fits(self, repository: Repository) -> bool:
         """Whether images of a repository are meant."""
@@ -69,7 +77,7 @@ class RegistryPattern:
             and len(self.host) == len(repository.host)
             and repository.path.startswith(self.path)
             and all(
-                fnmatch.fnmatchcase(part, glob)
+                part == glob or (not _GLOB.isdisjoint(glob) and fnmatch.fnmatchcase(part, glob))
                 for part, glob in zip(repository.host, self.host, strict=True)
             )
         )

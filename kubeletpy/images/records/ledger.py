@@ -100,7 +100,11 @@ class PullRecords:
                 intent.uncertain = True
             self._opened = True
             if len(self._store.intents):
-                await self._settle()
+                try:
+                    await self._settle()
+                except OSError as error:
+                    # a full disk must not keep the agent from starting: it is who empties it
+                    logger.warning("unfinished pulls not settled", extra={"error": str(error)})
             self._store.count()
 
     async def may_use(self, image: str, image_ref: str, credentials: AskCredentials) -> bool:

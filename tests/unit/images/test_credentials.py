@@ -9,6 +9,8 @@ import json
 import pytest
 
 from kubeletpy.images.credentials import (
+    MAX_GLOBS,
+    MAX_KEYS,
     Credential,
     Keyring,
     SecretSource,
@@ -53,6 +55,20 @@ def entry(name: str) -> dict[str, object]:
 )
 def test_match(registry: str, repository: str, fits: bool) -> None:
     assert bool(Keyring([{registry: entry("u")}]).lookup(repository)) is fits
+
+
+def test_globs_made_to_cost_time_are_left_out() -> None:
+    many = {"[!b]" * 60 + f"*{number:08}": entry("u") for number in range(MAX_GLOBS)}
+    plain = {f"{number}.example.com": entry("u") for number in range(MAX_KEYS // 2)}
+    keyring = Keyring([many, {"*.example.com": entry("late"), **plain}])
+    assert not keyring.lookup("reg.example.com/a"), "the glob that is one too many"
+    assert keyring.lookup("999.example.com/a"), "plain names are not counted with them"
+    assert not Keyring([{"*" * 256: entry("u")}]).lookup("reg/a")
+
+
+@pytest.mark.parametrize("field", ["username", "password", "identitytoken"])
+def test_a_login_that_no_message_can_hold_is_none(field: str) -> None:
+    assert not Keyring([{"r.io": {"username": "me", field: "\ud800"}}]).lookup("r.io/a")
 
 
 def test_most_specific_first_and_pods_before_the_nodes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -183,6 +184,27 @@ def test_killed_between_pull_and_record(node: Node, arrived: bool, name: str) ->
         await pull(again, LOGIN, "busybox")
         assert await node.may_use(again, LOGIN, image="busybox")
         assert node.files("pulling") == []
+
+    scenario()
+
+
+def test_a_full_disk_does_not_keep_the_agent_from_starting(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    @on_virtual_time
+    async def scenario() -> None:
+        await node.agent().pulling(IMAGE).__aenter__()  # killed
+        node.images = [cri.Image(id=REF, repo_tags=[IMAGE])]
+        with monkeypatch.context() as disk:
+            disk.setattr(RecordFiles, "write_record", full)
+            agent = node.agent()
+            await agent.open()
+            assert not await node.may_use(agent, LOGIN), "nobody knows who pulled it"
+        await agent.prune([REF], 0.0)
+        assert (node.files("pulling"), node.files("pulled")) == ([], [file_name(REF)])
 
     scenario()
 
