@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.calls import Call, Verbs
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
-from kubeletpy.kubeapi.protocol import JSONPatch, PatchType, Resource, WatchEvent
+from kubeletpy.kubeapi.protocol import PatchType, Resource, WatchEvent
 from kubeletpy.localapi import errors as refusals
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import DeleteOptions, WriteOptions, node_caller
@@ -71,7 +72,7 @@ def _translated(refusal: refusals.ApiError) -> ApiError:
     return from_status(refusal.code, refusal.status())
 
 
-class SimKubeApi:
+class SimKubeApi(Verbs):
     """:class:`~kubeletpy.kubeapi.protocol.KubeApi` for one life of the agent."""
 
     def __init__(self, server: ApiServer, faults: Faults, rng: random.Random, step: Step) -> None:
@@ -145,69 +146,87 @@ class SimKubeApi:
         finally:
             self._writes[key] -= 1
 
-    # -- the Protocol ------------------------------------------------------------------------
+    async def _ask(self, call: Call) -> JSON:
+        plural = call.resource.plural
+        if call.verb != "patch":
+            what = f"{call.verb} {plural} {call.name}".rstrip()
+            return await self._call(what, lambda: self._answer(call))
+        uid = call.name
+        if isinstance(call.body, dict):
+            uid = call.body.get("metadata", {}).get("uid", uid)
+        with self._one_at_a_time(plural, uid, call.subresource):
+            return await self._call(
+                f"patch {plural}/{call.subresource} {call.name}", lambda: self._answer(call)
+            )
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
-        return await self._call(
-            f"get {resource.plural} {name}",
-            lambda: self._registry.get(self._caller, _key(resource), name, namespace),
+    def _answer(self, call: Call) -> JSON:
+        about = (self._caller, _key(call.resource))
+        namespace, below = call.namespace, call.subresource
+        match call.verb:
+            case "get":
+                return self._registry.get(*about, call.name, namespace)
+            case "list":
+                return self._registry.list(
+                    *about,
+                    namespace,
+                    field_selector=call.field_selector,
+                    label_selector=call.label_selector,
+                    limit=call.limit,
+                    continue_=call.continue_,
+                    resource_version=call.resource_version,
+                )
+            case "create":
+                return self._registry.create(
+                    *about, _sent(call.body), namespace, name=call.name, subresource=below
+                )
+            case "update":
+                return self._registry.update(
+                    *about, _sent(call.body), namespace, name=call.name, subresource=below
+                )
+            case "patch":
+                return self._patch(call)
+            case "delete":
+                options = DeleteOptions(
+                    grace_period_seconds=call.grace_period_seconds, uid=call.uid or ""
+                )
+                return self._registry.delete(*about, call.name, namespace, options)
+        raise AssertionError(f"{call.verb} is not asked for")
+
+    def _patch(self, call: Call) -> JSON:
+        if call.resource.plural == "pods":
+            self._known_to_authorizer(call.namespace or "", call.name)
+        apply = call.patch_type is PatchType.APPLY
+        return self._registry.patch(
+            self._caller,
+            _key(call.resource),
+            call.name,
+            _sent(call.body),
+            call.namespace,
+            patch_type=call.patch_type.value,
+            subresource=call.subresource,
+            options=WriteOptions(field_manager="kubelet", force=apply),
         )
 
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        resource_version: str = "",
-        limit: int = 0,
-        continue_: str = "",
-    ) -> JSON:
-        return await self._call(
-            f"list {resource.plural}",
-            lambda: self._registry.list(
-                self._caller,
-                _key(resource),
-                namespace,
-                field_selector=field_selector,
-                label_selector=label_selector,
-                limit=limit,
-                continue_=continue_,
-                resource_version=resource_version,
-            ),
-        )
-
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        resource_version: str,
-        timeout_seconds: int,
-        allow_bookmarks: bool = True,
-    ) -> AsyncIterator[WatchEvent]:
-        server = self._server
+    async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+        server, what = self._server, f"watch {call.resource.plural}"
 
         def start() -> Subscription:
             if server.gone:
                 raise refusals.gone("injected: too old resource version")
             return self._registry.watch(
                 self._caller,
-                _key(resource),
-                namespace,
-                field_selector=field_selector,
-                label_selector=label_selector,
-                resource_version=resource_version,
-                allow_bookmarks=allow_bookmarks,
-                timeout_seconds=timeout_seconds,
+                _key(call.resource),
+                call.namespace,
+                field_selector=call.field_selector,
+                label_selector=call.label_selector,
+                resource_version=call.resource_version,
+                allow_bookmarks=call.allow_bookmarks,
+                timeout_seconds=call.timeout_seconds,
             )
 
-        subscription = await self._call(f"watch {resource.plural}", start)
+        subscription = await self._call(what, start)
         with server.opened(subscription):
-            yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": resource_version}})
+            yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": call.resource_version}})
             while (event := await subscription.next()) is not None:
                 if server.watch_lag:
                     await asyncio.sleep(self._rng.uniform(0, server.watch_lag))
@@ -215,7 +234,7 @@ class SimKubeApi:
                     await asyncio.sleep(self._rng.uniform(*LATENCY))
                 if not server.up:
                     raise Unavailable("watch: connection lost")
-                self._step("answer", f"watch {resource.plural}")
+                self._step("answer", what)
                 if event.type == "ERROR":
                     raise from_status(0, event.object)
                 yield WatchEvent(event.type, event.object)
@@ -223,99 +242,6 @@ class SimKubeApi:
                 raise Unavailable("watch: connection lost")
             if server.gone:
                 raise Gone("injected: too old resource version", code=410)
-
-    async def create(
-        self,
-        resource: Resource,
-        obj: JSON,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        name: str = "",
-    ) -> JSON:
-        return await self._call(
-            f"create {resource.plural}",
-            lambda: self._registry.create(
-                self._caller,
-                _key(resource),
-                _sent(obj),
-                namespace,
-                name=name,
-                subresource=subresource,
-            ),
-        )
-
-    async def update(
-        self,
-        resource: Resource,
-        obj: JSON,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        name: str = "",
-    ) -> JSON:
-        return await self._call(
-            f"update {resource.plural}",
-            lambda: self._registry.update(
-                self._caller,
-                _key(resource),
-                _sent(obj),
-                namespace,
-                name=name,
-                subresource=subresource,
-            ),
-        )
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: JSON | JSONPatch,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        patch_type: PatchType = PatchType.STRATEGIC,
-    ) -> JSON:
-        apply = patch_type is PatchType.APPLY
-        options = WriteOptions(field_manager="kubelet", force=apply)
-
-        def work() -> JSON:
-            if resource.plural == "pods":
-                self._known_to_authorizer(namespace or "", name)
-            return self._registry.patch(
-                self._caller,
-                _key(resource),
-                name,
-                _sent(patch),
-                namespace,
-                patch_type=patch_type.value,
-                subresource=subresource,
-                options=options,
-            )
-
-        uid = patch.get("metadata", {}).get("uid", name) if isinstance(patch, dict) else name
-        with self._one_at_a_time(resource.plural, uid, subresource):
-            return await self._call(f"patch {resource.plural}/{subresource} {name}", work)
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        grace_period_seconds: int | None = None,
-        uid: str | None = None,
-    ) -> JSON:
-        return await self._call(
-            f"delete {resource.plural} {name}",
-            lambda: self._registry.delete(
-                self._caller,
-                _key(resource),
-                name,
-                namespace,
-                DeleteOptions(grace_period_seconds=grace_period_seconds, uid=uid or ""),
-            ),
-        )
 
 
 def _sent(body: Any) -> Any:

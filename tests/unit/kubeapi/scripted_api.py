@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.calls import Call, Verbs
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.protocol import JSONPatch, PatchType, Resource, WatchEvent
+from kubeletpy.kubeapi.protocol import WatchEvent
 
 Step = WatchEvent | ApiError | float
 """Of a watch: an event, an error that ends it, or seconds that pass."""
 
 
-class ScriptedApi:
+class ScriptedApi(Verbs):
     """Lists and watches are answered in order; writes by ``write_errors``, then by success."""
 
     def __init__(
@@ -42,21 +43,17 @@ class ScriptedApi:
             self._reached.clear()
             await self._reached.wait()
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
-        raise NotImplementedError
+    async def _ask(self, call: Call) -> JSON:
+        if call.verb == "list":
+            return await self._list(call)
+        what: Any = call.name if call.verb == "delete" else call.body
+        self.note(call.verb, what)
+        if self.write_errors:
+            raise self.write_errors.pop(0)
+        return what if isinstance(what, dict) else {}
 
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        resource_version: str = "",
-        limit: int = 0,
-        continue_: str = "",
-    ) -> JSON:
-        self.note("list", (limit, continue_))
+    async def _list(self, call: Call) -> JSON:
+        self.note("list", (call.limit, call.continue_))
         if not self.lists:
             await asyncio.Event().wait()
         found = self.lists.pop(0)
@@ -64,18 +61,8 @@ class ScriptedApi:
             raise found
         return found  # type: ignore[no-any-return]
 
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        resource_version: str,
-        timeout_seconds: int,
-        allow_bookmarks: bool = True,
-    ) -> AsyncIterator[WatchEvent]:
-        self.note("watch", resource_version)
+    async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+        self.note("watch", call.resource_version)
         if not self.watches:
             await asyncio.Event().wait()
         for step in self.watches.pop(0):
@@ -85,54 +72,3 @@ class ScriptedApi:
                 yield step
             else:
                 await asyncio.sleep(step)
-
-    async def create(
-        self,
-        resource: Resource,
-        obj: JSON,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        name: str = "",
-    ) -> JSON:
-        return self._write("create", obj)
-
-    async def update(
-        self,
-        resource: Resource,
-        obj: JSON,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        name: str = "",
-    ) -> JSON:
-        return self._write("update", obj)
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: JSON | JSONPatch,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        patch_type: PatchType = PatchType.STRATEGIC,
-    ) -> JSON:
-        return self._write("patch", patch)
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        grace_period_seconds: int | None = None,
-        uid: str | None = None,
-    ) -> JSON:
-        return self._write("delete", name)
-
-    def _write(self, verb: str, what: Any) -> JSON:
-        self.note(verb, what)
-        if self.write_errors:
-            raise self.write_errors.pop(0)
-        return what if isinstance(what, dict) else {}
