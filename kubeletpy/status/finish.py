@@ -13,10 +13,9 @@ from kubeletpy.status.container_status import lost
 def finished_status(pod: Pod, status: api.PodStatus) -> api.PodStatus:
     """The status with every container terminated and, for all but static pods, a terminal phase."""
     done: api.PodStatus = {**status}
-    if _has_initialized(pod, status):
-        done["containerStatuses"] = [
-            _ended(entry) for entry in status.get("containerStatuses") or ()
-        ]
+    regular = status.get("containerStatuses") or []
+    if regular and _has_initialized(pod, status):
+        done["containerStatuses"] = [_ended(entry) for entry in regular]
     entries = status.get("initContainerStatuses") or []
     if entries:
         begun = _begun(entries)

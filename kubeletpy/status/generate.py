@@ -62,6 +62,8 @@ class StatusInputs:
 def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
     """The status of a pod, without transition times and startTime (set when it is stored)."""
     pod, old = inputs.pod, inputs.old
+    if _ended_before_it_began(inputs):
+        return {**old}
     status = _with_containers(inputs)
     every = [*status.get("initContainerStatuses", ()), *status["containerStatuses"]]
     phase, reason, message = _phase(inputs, every)
@@ -80,6 +82,21 @@ def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
     if "startTime" in old:
         status["startTime"] = old["startTime"]
     return _with_addresses(inputs, status)
+
+
+def _ended_before_it_began(inputs: StatusInputs) -> bool:
+    """A pod that a node refused, as an agent finds it that has been restarted since.
+
+    Nothing is known of its containers, and nothing may be made up: a container without a record
+    would be told as lost, in the place of the reason why the pod was refused.
+    """
+    old, runtime = inputs.old, inputs.runtime
+    return (
+        inputs.pod.is_terminal_in_api
+        and old.get("phase") in TERMINAL
+        and not (runtime.sandboxes or runtime.containers)
+        and not (old.get("containerStatuses") or old.get("initContainerStatuses"))
+    )
 
 
 def deadline(pod: Pod, start_time: str | None) -> float | None:

@@ -9,6 +9,7 @@ import pytest
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import deadline, generate_api_pod_status, order_pod_ips
 
 from .samples import NOW, inputs, pod, record, runtime, shown
@@ -222,3 +223,21 @@ def test_resources_show_what_is_enforced(quota: int | None, cpu: str) -> None:
     of = pod({"name": "a", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}})
     entry = only(generate_api_pod_status(inputs(of, runtime(record("a", resources=enforced)))))
     assert entry["resources"]["limits"] == {"cpu": cpu, "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("known", "has", "told"),
+    [
+        ({}, runtime(sandbox=False), False),
+        ({}, runtime(), True),
+        ({}, runtime(record("a", "exited", 1), sandbox=False), True),
+        ({"containerStatuses": [shown("a", running={})]}, runtime(sandbox=False), True),
+        ({"phase": "Pending"}, runtime(sandbox=False), True),
+    ],
+)
+def test_a_refused_pod_keeps_its_status(known: Any, has: Any, told: bool) -> None:
+    refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: x", **known}
+    status = generate_api_pod_status(inputs(pod(status=refused), has, terminated=True))
+    assert bool(status.get("containerStatuses")) is told
+    if not told:
+        assert finished_status(pod(status=refused), status) == refused
