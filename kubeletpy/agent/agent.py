@@ -287,7 +287,7 @@ class Agent:
             pods=self.loop.active_pods,
             kill=self.workers.kill_pod,
             is_finished=self.workers.should_be_finished,
-            changed=self._node_changed,
+            changed=self._shutdown_changed,
             observe=self._shutdown_observed,
             recorder=self.recorder,
             clock=self.parts.clock,
@@ -429,6 +429,8 @@ class Agent:
 
     def _content_removable(self, uid: str) -> bool:
         """Whether a pod's records may go: not before the API knows how its containers ended."""
+        if self.loop.is_unknown(uid):
+            return False
         return self.workers.should_content_be_removed(uid) and self.statuses.is_told(uid)
 
     def _probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
@@ -451,7 +453,9 @@ class Agent:
 
     def _may_run(self, uid: str) -> bool:
         """Whether a pod is wanted or its containers may run."""
-        return self.pods.get(uid) is not None or self.workers.could_have_running_containers(uid)
+        if self.pods.get(uid) is not None or self.loop.is_unknown(uid):
+            return True
+        return self.workers.could_have_running_containers(uid)
 
     def _active_pods(self) -> list[Pod]:
         return [self.allocations.allocated(pod) for pod in self.loop.active_pods()]
@@ -481,6 +485,10 @@ class Agent:
     def _admission_state(self) -> NodeState:
         state = self.parts.admission
         return replace(state, shutting_down=True) if self.shutdown.shutting_down else state
+
+    def _shutdown_changed(self) -> None:
+        self.runtime.hurry(self.shutdown.shutting_down)
+        self._node_changed()
 
     def _shutdown_observed(self, what: str, at: float) -> None:
         node = self.metrics.node

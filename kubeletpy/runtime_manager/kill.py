@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.labels import read_container_annotations
 from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
-from kubeletpy.runtime_manager.slots import STOP_AT_MOST_S, StopKind
+from kubeletpy.runtime_manager.slots import STOP_AT_MOST_S, STOP_WAITS_AT_MOST_S, StopKind
 from kubeletpy.runtime_manager.stop_order import StopOrder
 from kubeletpy.runtime_manager.tools import Tools
 from kubeletpy.trace.spans import phase
@@ -193,7 +194,8 @@ class Killer:
         return None
 
     def _place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
-        return self._tools.stop_slots.hold(kind, STOP_AT_MOST_S[kind])
+        patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
+        return self._tools.stop_slots.hold(kind, STOP_AT_MOST_S[kind], patience)
 
     async def _pre_stop(self, victim: Victim, handler: api.LifecycleHandler, grace: float) -> float:
         """Run the hook for at most the grace period; the seconds it took."""

@@ -185,6 +185,10 @@ class KubeRuntimeManager:
             after = replace(after, ips=status.ips)
         return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
 
+    def hurry(self, on: bool) -> None:
+        """Whether the machine goes down: stops then don't wait for one another."""
+        self._tools.stop_slots.hurry(on)
+
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
         """Ask the runtime for all it knows of a pod. Raises CRIError."""
         return await self._tools.source.read(uid, name, namespace)

@@ -4,7 +4,8 @@ More than a few per core only makes every one of them later. What brings a pod t
 work goes first (its containers before other pods' sandboxes; its sandbox's stop before other pods'
 containers), and what only begins it never takes all places, so that in a burst pods get done one
 after the other instead of all at the end; within each kind it is first come, first served. A start
-must never hold up a stop, and a stop that takes its time holds no other up for long.
+must never hold up a stop, and a stop that takes its time holds no other up for long: a signal that
+goes out late is grace that a container doesn't get, when the machine goes down.
 """
 
 from __future__ import annotations
@@ -33,11 +34,17 @@ class StopKind(IntEnum):
     CONTAINER = 1
 
 
+Turn = asyncio.Future[bool]
+"""Whether a place has come free (True), or its waiter goes on without one."""
 HANDOVER_S = 0.002
 """Seconds, at most, from the end of a pod's containers to the stop of its sandbox."""
 STOP_AT_MOST_S = {StopKind.SANDBOX: 1.0, StopKind.CONTAINER: 0.1}
 """Seconds after which a stop keeps its place no more: a container may use its whole grace period,
 and a call may hang."""
+
+
+STOP_WAITS_AT_MOST_S = 2.0
+"""Seconds that a container waits for its signal: hundreds that take their time must not add up."""
 
 
 class Slots:
@@ -53,13 +60,15 @@ class Slots:
         self._word = word
         self._linger = linger
         self._held = [0, 0]
-        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
+        self._waiting: tuple[deque[Turn], ...] = (deque(), deque())
 
     @asynccontextmanager
-    async def hold(self, kind: int, at_most: float = math.inf) -> AsyncIterator[None]:
-        """Wait for a place and keep it, for ``at_most`` seconds."""
-        await self._acquire(kind)
-        kept = [kind]
+    async def hold(
+        self, kind: int, at_most: float = math.inf, patience: float = math.inf
+    ) -> AsyncIterator[None]:
+        """Wait for a place and keep it, for ``at_most`` seconds; after ``patience`` seconds go on
+        without one."""
+        kept = [kind] if await self._acquire(kind, patience) else []
 
         def give_back() -> None:
             if kept:
@@ -77,19 +86,25 @@ class Slots:
     def _free(self, kind: int) -> bool:
         return sum(self._held) < self._limits[0] and self._held[kind] < self._limits[kind]
 
-    async def _acquire(self, kind: int) -> None:
+    async def _acquire(self, kind: int, patience: float) -> bool:
+        """Whether a place was had."""
         if not self._waiting[kind] and self._free(kind):
             self._held[kind] += 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return True
+        loop = asyncio.get_running_loop()
+        turn: Turn = loop.create_future()
         self._waiting[kind].append(turn)
+        timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, turn)
         try:
             with phase(self._word):
-                await turn
+                return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.result():
                 self._release(kind)  # it was our turn already: somebody else's now
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _release(self, kind: int) -> None:
         self._held[kind] -= 1
@@ -103,9 +118,14 @@ class Slots:
             queue = self._waiting[waiting]
             while queue and self._free(waiting):
                 turn = queue.popleft()
-                if not turn.done():  # else its waiter was cancelled
+                if not turn.done():  # else its waiter was cancelled, or waits no more
                     self._held[waiting] += 1
-                    turn.set_result(None)
+                    turn.set_result(True)
+
+
+def _go_without(turn: Turn) -> None:
+    if not turn.done():
+        turn.set_result(False)
 
 
 class StartSlots(Slots):
@@ -122,3 +142,15 @@ class StopSlots(Slots):
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
         super().__init__(limit, "wait for a place to stop in", HANDOVER_S)
+        self._hurry = False
+
+    def hurry(self, on: bool) -> None:
+        """While the machine goes down nobody waits: what is late then gets no grace."""
+        self._hurry = on
+        if on:
+            for queue in self._waiting:
+                while queue:
+                    _go_without(queue.popleft())
+
+    def _free(self, kind: int) -> bool:
+        return self._hurry or super()._free(kind)

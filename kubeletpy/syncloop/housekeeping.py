@@ -62,10 +62,11 @@ class Housekeeping:
         self._metrics = metrics or NoLoopMetrics()
         self._last: NodePods | None = None
 
-    def run_once(self, received_at: float, held: Collection[str] = ()) -> None:
+    def run_once(self, received_at: float, unsettled: Collection[str] = ()) -> None:
         """Make one pass. ``received_at`` in event-loop seconds.
 
-        ``held`` are the uids of pods whose admission is not settled.
+        ``unsettled``: uids of pods of which nobody knows yet whether they may run here; they are
+        neither started nor ended.
         """
         pods = self._pods.pods()
         desired = self._pods.uids()
@@ -76,12 +77,12 @@ class Housekeeping:
                 self._delete_mirror(mirror)
         active = self.active(pods)
         self._count(pods, active)
-        admitted = [pod for pod in active if pod.uid not in held]
+        admitted = [pod for pod in active if pod.uid not in unsettled]
         self._start_unknown(admitted, views, received_at)
         self._end_terminal(pods, views, received_at)
-        self._kill_orphans(views, received_at)
+        self._kill_orphans(views, unsettled, received_at)
         self._metrics.working(Counter(_labels(view) for view in views.values()))
-        self._tell_hooks(desired, views)
+        self._tell_hooks(desired.union(unsettled), views)
 
     def tell_again(self) -> None:
         """Have the next pass tell the hooks although no pod came or went."""
@@ -131,10 +132,12 @@ class Housekeeping:
                 self._workers.update_pod(update)
                 views[pod.uid] = WorkerView(Stage.TERMINATING, False, True, pod.is_static)
 
-    def _kill_orphans(self, views: dict[str, WorkerView], received_at: float) -> None:
+    def _kill_orphans(
+        self, views: dict[str, WorkerView], unsettled: Collection[str], received_at: float
+    ) -> None:
         for uid in self._cache.running():
             status = self._cache.status(uid)
-            if uid in views or status is None:
+            if uid in views or uid in unsettled or status is None:
                 continue
             log.warning(
                 "pod runs that nobody wants: it is stopped",

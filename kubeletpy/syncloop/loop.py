@@ -148,6 +148,10 @@ class SyncLoop:
         """Whether it is not decided yet if a pod may run here."""
         return uid in self._held.waiting
 
+    def is_unknown(self, uid: str) -> bool:
+        """Whether a source has a pod that can't be read and was never known: leave it alone."""
+        return uid in self._merge.unknown
+
     @property
     def all_sources_ready(self) -> bool:
         """Whether every configured source has delivered."""
@@ -167,7 +171,7 @@ class SyncLoop:
             while True:
                 if self.all_sources_ready and self._cache.populated:
                     now = asyncio.get_running_loop().time()
-                    self._housekeeping.run_once(now, self._held.waiting)
+                    self._housekeeping.run_once(now, self._held.waiting | self._merge.unknown)
                     self.last_pass_at = now
                 await self._wait()
         finally:

@@ -6,7 +6,8 @@ event (``apply_event``) has the same effect as a full set with that one change (
 
 What arrives may be no pod. One that is known goes on as it was, as it does under an agent whose
 client can't decode the object; only its deletion is taken over. It must never count as removed: a
-slip of somebody's pen would end what runs.
+slip of somebody's pen would end what runs. One that is not known (the agent has just started) can't
+be run, but what runs of it is left alone for as long as the source has it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class _Source:
     """uid -> annotated pod."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """uid -> what is wrong with the newest object of a pod that goes on as it was."""
+    unknown: set[str] = field(default_factory=set)
+    """uids of objects that can't be read and were never known."""
     seen: bool = False
 
 
@@ -60,6 +63,11 @@ class Merge:
         known = self._sources.get(source)
         return {} if known is None else known.merged
 
+    @property
+    def unknown(self) -> frozenset[str]:
+        """uids that sources have without anybody knowing what their pods are to be."""
+        return frozenset().union(*(state.unknown for state in self._sources.values()))
+
     def delivered(self, source: str) -> dict[str, api.Pod]:
         """uid -> object as the source delivered it."""
         known = self._sources.get(source)
@@ -71,10 +79,12 @@ class Merge:
         changes = _Changes(source)
         malformed: list[str] = []
         pods: list[Pod] = []
+        state.unknown = set()
         for obj in objects:
             try:
                 pods.append(self._readable(state, changes, obj))
             except MalformedPod as error:
+                state.unknown.add(_uid(obj))
                 malformed.append(_malformed(source, obj, error))
         self._take(state, changes, pods, now)
         first, state.seen = not state.seen, True
@@ -101,10 +111,13 @@ class Merge:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _Source())
         changes = _Changes(source)
+        state.unknown.discard(_uid(obj))
         try:
             gone = state.delivered.get(_uid(obj)) if event_type == "DELETED" else None
             pod = gone or self._readable(state, changes, obj)
         except MalformedPod as error:
+            if event_type != "DELETED":
+                state.unknown.add(_uid(obj))
             return Merged(malformed=(_malformed(source, obj, error),))
         known = state.delivered.get(pod.uid)
         alone = state.names.get(pod.full_name, [pod.uid]) == [pod.uid]

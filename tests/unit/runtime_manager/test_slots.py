@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy.runtime_manager.slots import (
     STOP_AT_MOST_S,
+    STOP_WAITS_AT_MOST_S,
     StartKind,
     StartSlots,
     StopKind,
@@ -94,6 +95,49 @@ async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
     async with slots.hold(StopKind.CONTAINER, 1.0):
         assert slots._held == [0, 1]
     await asyncio.sleep(2)
+    assert slots._held == [0, 0]
+
+
+async def stop_deaf(slots: StopSlots, begun: list[float]) -> None:
+    """As a container that takes its whole grace period."""
+    kind = StopKind.CONTAINER
+    async with slots.hold(kind, STOP_AT_MOST_S[kind], STOP_WAITS_AT_MOST_S):
+        begun.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(30)
+
+
+@on_virtual_time
+async def test_nobody_waits_for_long_however_many_take_their_time() -> None:
+    slots, begun = StopSlots(8), list[float]()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(330):
+            group.create_task(stop_deaf(slots, begun))
+        await asyncio.sleep(STOP_WAITS_AT_MOST_S - 0.1)
+        assert len(begun) < 110
+    assert len(begun) == 330
+    assert max(begun) - min(begun) == pytest.approx(STOP_WAITS_AT_MOST_S)
+    assert slots._held == [0, 0], "who had no place gives none back"
+
+
+@on_virtual_time
+async def test_nobody_waits_while_the_machine_goes_down() -> None:
+    slots, begun = StopSlots(1), list[float]()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            group.create_task(stop_deaf(slots, begun))
+        await asyncio.sleep(0.05)
+        assert len(begun) == 1
+        slots.hurry(True)
+        await asyncio.sleep(0)
+        assert len(begun) == 10, "those that waited"
+        for _ in range(10):
+            group.create_task(stop_deaf(slots, begun))
+        await asyncio.sleep(0)
+        assert len(begun) == 20, "and those that come"
+        slots.hurry(False)
+        group.create_task(stop_deaf(slots, begun))
+        await asyncio.sleep(0.02)
+        assert len(begun) == 20
     assert slots._held == [0, 0]
 
 

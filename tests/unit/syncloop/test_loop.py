@@ -189,6 +189,35 @@ async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing():
 
 
 @on_virtual_time
+async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan():
+    """As after a restart: the runtime has its containers, the API has it, nobody can read it."""
+    node = Node()
+    nonsense = {**pod_object(), "spec": {"containers": 7}}
+    node.cache.set(runtime_status("uid-web"))
+    node.loop.deliver("api", [nonsense, pod_object("other")])
+    await asyncio.sleep(30)
+    assert node.syncer.verbs == ["sync"]
+    assert node.loop.is_unknown("uid-web")
+    node.loop.deliver_event("api", "DELETED", nonsense)
+    await asyncio.sleep(3)
+    assert node.syncer.verbs == ["sync", "terminate-runtime"]
+    assert not node.loop.is_unknown("uid-web")
+    await node.stop()
+
+
+@on_virtual_time
+async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan():
+    node = Node()
+    node.cache.set(runtime_status("uid-web"))
+    node.loop.deliver("api", [])
+    answer = asyncio.get_running_loop().create_future()
+    node.loop._held.hold("uid-web", answer)
+    await asyncio.sleep(30)
+    assert node.syncer.verbs == []
+    await node.stop()
+
+
+@on_virtual_time
 async def test_refused_pods():
     node = Node()
     node.refuse["uid-web"] = Rejection("OutOfpods", "too many")

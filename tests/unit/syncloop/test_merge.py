@@ -191,3 +191,28 @@ def test_events_and_full_sets_have_the_same_effect(sequence):
         assert one.operations == whole.operations
         assert one.refused == whole.refused
         assert by_event.pods("api") == by_set.pods("api")
+
+
+def test_what_can_not_be_read_and_was_never_known_is_remembered_as_long_as_it_is_there():
+    merge = Merge()
+    nonsense: Any = {**pod_object("web"), "spec": {"containers": 7}}
+    merge.set_pods("api", [nonsense, pod_object("db")], NOW)
+    assert merge.unknown == {"uid-web"}
+    merge.set_pods("file", [], NOW)
+    merge.apply_event("api", "MODIFIED", nonsense, NOW)
+    assert merge.unknown == {"uid-web"}
+    assert ops(merge.apply_event("api", "MODIFIED", pod_object("web"), NOW)) == [
+        (Op.ADD, ["uid-web"])
+    ]
+    assert merge.unknown == set()
+    merge.apply_event("api", "MODIFIED", nonsense, NOW)
+    assert merge.unknown == set(), "it is known now"
+
+    other: Any = {**pod_object("x"), "spec": None}
+    merge.apply_event("api", "ADDED", other, NOW)
+    assert merge.unknown == {"uid-x"}
+    merge.apply_event("api", "DELETED", other, NOW)
+    assert merge.unknown == set()
+    merge.apply_event("api", "ADDED", other, NOW)
+    merge.set_pods("api", [pod_object("db")], NOW)
+    assert merge.unknown == set()
