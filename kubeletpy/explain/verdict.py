@@ -5,12 +5,16 @@ from __future__ import annotations
 from kubeletpy.explain.containers import containers, exits, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait
+from kubeletpy.explain.probes import probes
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.explain.words import duration, one_line, until
 from kubeletpy.podworkers.records import Stage
 
 REFUSED = "Pod was rejected: "
 TERMINAL = ("Succeeded", "Failed")
+NEVER_STARTED = ("StartError", "ContainerCannotRun")
+"""Reasons of exits whose program never ran: the runtime's word for it, containerd's first."""
+KILLING = ("liveness", "startup")
 _RELEASES = {
     "take volumes down": "its volumes are being taken down",
     "remove cgroup": "its cgroup is being removed",
@@ -113,7 +117,7 @@ def _sentence(facts: PodFacts, wait: Wait) -> str:
     match wait.kind:
         case "crash backoff":
             due = "" if wait.until is None else f"; it restarts {until(wait.until, facts.now)}"
-            return f"{name} keeps ending{_last(facts, wait.subject)}{due}"
+            return f"{name} {_ends(facts, wait.subject)}{due}"
         case "image backoff" | "image" | "start error":
             return f"{name} can't start: {wait.why}{then}"
         case "image pull":
@@ -155,13 +159,21 @@ def _sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{wait.why}{then}"
 
 
-def _last(facts: PodFacts, name: str) -> str:
+def _ends(facts: PodFacts, name: str) -> str:
+    """How a container that is started again and again ends, and why where that is known."""
     ended = last_exit(facts, name)
     if ended is None:
-        return ""
+        return "keeps ending"
     view = next((one for one in containers(facts) if one.name == name), None)
     times = _times(view.restarts) if view is not None else ""
-    return f" (last exit code {ended.exit_code}{times})"
+    if ended.reason in NEVER_STARTED and ended.message:
+        return f"can't start: {ended.reason}: {ended.message}"
+    for probe in probes(facts):
+        if probe.container == name and probe.kind in KILLING and probe.settled == "failure":
+            words = f": {probe.words}" if probe.words and probe.last != "success" else ""
+            return f"keeps being killed because its {probe.kind} probe fails{words}{times}"
+    reason = "" if ended.reason in ("", "Error", "Completed") else f" {ended.reason}"
+    return f"keeps ending (last exit code {ended.exit_code}{reason}{times})"
 
 
 def _reason(facts: PodFacts) -> str:

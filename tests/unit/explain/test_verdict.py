@@ -10,6 +10,8 @@ from kubeletpy.api.times import format_time
 from kubeletpy.explain.gather import explain
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status.manager import WriteProblem
@@ -45,6 +47,15 @@ HELD = type(DELETED)(HELD_OBJECT)
 CRASH = StartError("CrashLoopBackOff", "back-off 20s restarting failed container=main", NOW + 14)
 PULL = StartError("ImagePullBackOff", 'Back-off pulling image "x": no such host', NOW + 7)
 CONFIG = StartError("CreateContainerConfigError", 'configmap "nope" not found')
+BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
+
+
+def crashing(reason: str, code: int, message: str = "") -> dict[str, Any]:
+    """The status of a pod whose container waits for its backoff to end."""
+    ended = {**exited(code)["state"]["terminated"], "reason": reason, "message": message}
+    return not_ready(waiting("CrashLoopBackOff", restartCount=3, lastState={"terminated": ended}))
+
+
 STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ("well", {}, "running and ready, for 20s", True),
     (
@@ -80,6 +91,52 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
                 waiting("CrashLoopBackOff", restartCount=3, lastState=exited(3)["state"])
             ),
             "start_errors": {"main": CRASH},
+        },
+        "not running: container main keeps ending (last exit code 3, 3 restarts); it restarts "
+        "in 14s",
+        False,
+    ),
+    (
+        "killed for its memory",
+        {"status": crashing("OOMKilled", 137), "start_errors": {"main": CRASH}},
+        "not running: container main keeps ending (last exit code 137 OOMKilled, 3 restarts); "
+        "it restarts in 14s",
+        False,
+    ),
+    (
+        "a program that is not there",
+        {
+            "status": crashing("StartError", 128, 'exec: "/x": no such file'),
+            "start_errors": {"main": CRASH},
+        },
+        'not running: container main can\'t start: StartError: exec: "/x": no such file; '
+        "it restarts in 14s",
+        False,
+    ),
+    (
+        "killed by a probe",
+        {
+            "status": crashing("Error", 137),
+            "start_errors": {"main": CRASH},
+            "probe_reports": (
+                ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
+                ProbeReport("main", ProbeKind.LIVENESS, BAD, Finding(BAD, "no answer")),
+            ),
+        },
+        "not running: container main keeps being killed because its liveness probe fails: "
+        "no answer, 3 restarts; it restarts in 14s",
+        False,
+    ),
+    (
+        "ended by itself, whatever its probes",
+        {
+            "status": crashing("Error", 3),
+            "start_errors": {"main": CRASH},
+            "probe_reports": (
+                ProbeReport("main", ProbeKind.READINESS, BAD, Finding(BAD, "not yet")),
+                ProbeReport("main", ProbeKind.LIVENESS, GOOD, Finding(BAD, "no answer")),
+                ProbeReport("other", ProbeKind.LIVENESS, BAD, Finding(BAD, "no answer")),
+            ),
         },
         "not running: container main keeps ending (last exit code 3, 3 restarts); it restarts "
         "in 14s",
