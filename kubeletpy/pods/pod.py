@@ -118,6 +118,10 @@ class Pod:
         """Whether the pod comes from a manifest of this node, not from the API."""
         return self.source != SOURCE_API
 
+    def is_shown_by(self, mirror: Pod) -> bool:
+        """Whether a mirror is of this static pod's manifest, and not of one that had its name."""
+        return mirror.annotations.get(CONFIG_MIRROR) == self.annotations.get(CONFIG_HASH, self.uid)
+
     @cached_property
     def deletion_timestamp(self) -> float | None:
         """Unix seconds at which the grace period ends, when deletion was asked for."""

@@ -52,7 +52,8 @@ class StatusWriter:
         if terminated:
             services.resizes.ended(pod.uid)
         kept = services.statuses.get_status(pod.uid)
-        old = kept if kept is not None else (mirror or pod).status
+        shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
+        old = kept if kept is not None else shown.status
         new = generate_api_pod_status(
             StatusInputs(
                 pod=pod,

@@ -17,7 +17,7 @@ from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
-from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, MalformedPod, Pod
+from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.status import store
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.patch import status_patch
@@ -174,10 +174,7 @@ class ApiStatusManager:
         if not pod.is_static:
             return pod
         mirror = self._mirror_of(pod)
-        if mirror is None:
-            return None
-        pictured = mirror.annotations.get(CONFIG_MIRROR)
-        return mirror if pictured == pod.annotations.get(CONFIG_HASH, pod.uid) else None
+        return mirror if mirror is not None and pod.is_shown_by(mirror) else None
 
     def _keep(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool, finished: bool

@@ -12,7 +12,7 @@ import pytest
 
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import UpdateType
 from kubeletpy.podworkers.reason_cache import ReasonCache
@@ -155,9 +155,14 @@ class Setup:
         self.syncer = KubePodSyncer(self.services)
         self.terminating = False
 
-    async def sync(self, pod: Pod | None = None, status: PodRuntimeStatus = EMPTY):
+    async def sync(
+        self,
+        pod: Pod | None = None,
+        status: PodRuntimeStatus = EMPTY,
+        mirror: Pod | None = None,
+    ):
         return await self.syncer.sync_pod(
-            UpdateType.CREATE, pod or make_pod(), None, status, lambda: self.terminating
+            UpdateType.CREATE, pod or make_pod(), mirror, status, lambda: self.terminating
         )
 
 
@@ -329,6 +334,25 @@ async def test_static_pods_have_their_mirror_seen_to(tmp_path):
     s = Setup(tmp_path)
     await s.sync(make_static("web"))
     assert "mirror" in s.rooms.steps
+
+
+def mirror_of(static: Pod, status: Any) -> Pod:
+    notes = {**static.annotations, CONFIG_MIRROR: static.annotations[CONFIG_HASH]}
+    about = {**static.metadata, "uid": "mirror", "annotations": notes}
+    return Pod({"metadata": about, "spec": static.spec, "status": status})
+
+
+@pytest.mark.parametrize(("shown", "restarts"), [("uid-1", 4), ("uid-2", 0)])
+@on_virtual_time
+async def test_only_a_mirror_of_the_same_manifest_says_what_was(tmp_path, shown, restarts):
+    """What ran under an earlier manifest of that name is not lost, and nothing restarts for it."""
+    s = Setup(tmp_path)
+    running = {"name": "main", "restartCount": 3, "state": {"running": {}}}
+    mirror = mirror_of(make_static("web", shown), {"containerStatuses": [running]})
+    await s.sync(make_static("web", "uid-1"), mirror=mirror)
+    (entry,) = s.rooms.statuses[0][0]["containerStatuses"]
+    assert entry["restartCount"] == restarts
+    assert bool(entry.get("lastState")) == bool(restarts)
 
 
 @on_virtual_time
