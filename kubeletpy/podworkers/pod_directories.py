@@ -7,11 +7,13 @@ another file system, and a directory that still has something mounted stays.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
-import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
+
+from kubeletpy.host.trees import holds_mount, remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -96,10 +98,10 @@ def _remove_pod_directory(directory: Path, device: int) -> None:
     for entry in list(os.scandir(directory)):
         if not entry.is_dir(follow_symlinks=False):
             Path(entry.path).unlink()
-        elif _holds_mount(Path(entry.path), device):
+        elif holds_mount(entry.path, device):
             raise OSError(f"{entry.path} holds a mount")
         else:
-            shutil.rmtree(entry.path)  # follows no links
+            remove_tree(entry.path)
     directory.rmdir()
 
 
@@ -111,16 +113,10 @@ def _remove_empty_tree(directory: Path, device: int) -> None:
         return
     if found.st_dev != device:
         raise OSError(f"{directory} is a mount point")
-    for entry in list(os.scandir(directory)):
-        if not entry.is_dir(follow_symlinks=False):
-            raise OSError(f"{entry.path} is left in a volume directory")
-        _remove_empty_tree(Path(entry.path), device)
-    directory.rmdir()
-
-
-def _holds_mount(directory: Path, device: int) -> bool:
-    for root, names, _files in os.walk(directory, followlinks=False):
-        for name in [".", *names]:
-            if (Path(root) / name).lstat().st_dev != device:
-                return True
-    return False
+    try:
+        remove_tree(str(directory), only_directories=True)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        what = f"{error.filename!r} is left in a volume directory below {directory}"
+        raise OSError(error.errno, what) from error

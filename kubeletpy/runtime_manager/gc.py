@@ -6,11 +6,12 @@ Must never remove anything of which the runtime could not be asked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from kubeletpy.host.trees import remove_tree
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -111,7 +112,8 @@ class ContainerGarbageCollector:
             root = Path(self._tools.settings.pod_logs_dir)
             names = await asyncio.to_thread(_directories, root)
             for name in log_directories_to_remove(names, removable):
-                await asyncio.to_thread(shutil.rmtree, root / name, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(remove_tree, str(root / name))
         links_root = Path(self._tools.settings.container_logs_dir)
         dangling = await asyncio.to_thread(
             _dangling_links, links_root, self._tools.settings.pod_logs_dir

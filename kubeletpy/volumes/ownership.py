@@ -1,16 +1,23 @@
 """Gives the files of a volume to the pod's fsGroup.
 
-Follows no link: each entry is opened without following, and what was opened is changed. Blocking,
-for threads. Source: docs/reference, volumes: ownership (fsGroup).
+Follows no link and enters no other file system: each entry is opened without following, and what
+was opened is changed. Blocking, for threads. Source: docs/reference, volumes: ownership (fsGroup).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from contextlib import suppress
+from itertools import islice
+
+from kubeletpy.host.trees import Tree
 
 MAX_ENTRIES = 1_000_000
 """Entries of one volume that are changed."""
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
+"""Gone meanwhile, or not ours."""
 _READ_ONLY, _READ_WRITE = 0o440, 0o660
 _DIRECTORY = 0o110 | stat.S_ISGID
 
@@ -27,17 +34,39 @@ def give_to_group(directory: str, group: int, *, read_only: bool) -> None:
     Raises:
         OSError: an entry could not be changed, or there are more than MAX_ENTRIES.
     """
-    left = MAX_ENTRIES
-    for _, directories, files, directory_fd in os.fwalk(directory, follow_symlinks=False):
-        _change(".", directory_fd, group, read_only)
-        for name in files:
-            _change(name, directory_fd, group, read_only)
-        for name in directories:
-            if stat.S_ISLNK(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode):
-                _change(name, directory_fd, group, read_only)
-        left -= len(directories) + len(files)
-        if left < 0:
-            raise OSError(f"{directory} holds more than {MAX_ENTRIES} entries")
+    tree = Tree(directory)
+    left = MAX_ENTRIES - _change_all(tree, group, read_only)
+    try:
+        while tree.below or not tree.at_top:
+            if left < 0:
+                raise OSError(f"{directory} holds more than {MAX_ENTRIES} entries")
+            if not tree.below:
+                tree.up()
+                continue
+            try:
+                tree.down(tree.below.pop())
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+                continue
+            left -= _change_all(tree, group, read_only)
+    finally:
+        tree.close()
+
+
+def _change_all(tree: Tree, group: int, read_only: bool) -> int:
+    """Change the open directory and what is in it, but for directories; how many entries it has."""
+    _change(".", tree.here, group, read_only)
+    count = 0
+    with os.scandir(tree.here) as entries:
+        for entry in islice(entries, MAX_ENTRIES + 1):
+            count += 1
+            if entry.is_dir(follow_symlinks=False):
+                tree.below.append(entry.name)
+            else:
+                with suppress(FileNotFoundError):  # a container that runs has removed it
+                    _change(entry.name, tree.here, group, read_only)
+    return count
 
 
 def _change(name: str, directory_fd: int, group: int, read_only: bool) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
 
+from kubeletpy.host.trees import remove_tree
 from kubeletpy.volumes.paths import PLUGINS, PodPaths
 from kubeletpy.volumes.syscalls import mounts_below, unmount
 
@@ -80,6 +80,6 @@ def _directories(directory: str) -> list[str]:
 
 def _remove(directory: str) -> None:
     try:
-        shutil.rmtree(directory)  # follows no links
+        remove_tree(directory)
     except FileNotFoundError:
         return

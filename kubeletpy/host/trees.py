@@ -1,0 +1,152 @@
+"""Goes through directory trees that a container has made: as deep and as wide as it liked.
+
+A directory is opened by its name in the one that is open and left by ``..``, only if that is still
+where it came from: no link is followed, and however deep the tree is it takes two descriptors and
+no recursion. Blocking, for threads. Must never leave the tree, nor its file system.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from itertools import islice
+
+AT_ONCE = 1000
+"""Entries of a directory that are read before they are dealt with."""
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(slots=True)
+class _Level:
+    name: str
+    device: int
+    inode: int
+    below: list[str] = field(default_factory=list)
+
+
+class Tree:
+    """A way down into a tree and up again; ``here`` is the open directory. Close it."""
+
+    def __init__(self, path: str) -> None:
+        """Open the top. Raises OSError; NotADirectoryError for a link too."""
+        self.here = os.open(path, _OPEN)
+        self._way = [_level("", self.here)]
+
+    @property
+    def at_top(self) -> bool:
+        """Whether the open directory is the one that it began with."""
+        return len(self._way) == 1
+
+    @property
+    def below(self) -> list[str]:
+        """For the caller: names of directories below this one that are still to be entered."""
+        return self._way[-1].below
+
+    def down(self, name: str) -> None:
+        """Enter a directory of the open one, or stay here.
+
+        Raises:
+            OSError: it is gone or no directory any more; EXDEV: something is mounted there.
+        """
+        inside = os.open(name, _OPEN, dir_fd=self.here)
+        level = _level(name, inside)
+        if level.device != self._way[0].device:
+            os.close(inside)
+            raise OSError(errno.EXDEV, "something is mounted on it", name)
+        os.close(self.here)
+        self.here = inside
+        self._way.append(level)
+
+    def up(self) -> str:
+        """Leave the open directory; its name in the one above. Raises OSError: it was moved."""
+        above = os.open("..", _OPEN, dir_fd=self.here)
+        os.close(self.here)
+        self.here = above
+        left = self._way.pop()
+        there, wanted = os.fstat(above), self._way[-1]
+        if (there.st_dev, there.st_ino) != (wanted.device, wanted.inode):
+            raise OSError(errno.ESTALE, "a directory was moved meanwhile", left.name)
+        return left.name
+
+    def close(self) -> None:
+        """Let go."""
+        os.close(self.here)
+
+
+def _level(name: str, directory: int) -> _Level:
+    found = os.fstat(directory)
+    return _Level(name, found.st_dev, found.st_ino)
+
+
+def remove_tree(path: str, *, only_directories: bool = False) -> None:
+    """Remove a directory and all that is in it.
+
+    Args:
+        path: of the directory; a link is not followed.
+        only_directories: a file in it ends the removal.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        OSError: something could not be removed, or is mounted there; what came before it is gone.
+    """
+    tree = Tree(path)
+    try:
+        while True:
+            if tree.below:
+                tree.down(tree.below.pop())
+                continue
+            if _remove_files(tree, only_directories):
+                continue
+            if tree.at_top:
+                break
+            name = tree.up()
+            os.rmdir(name, dir_fd=tree.here)
+    finally:
+        tree.close()
+    os.rmdir(path)  # noqa: PTH106 - the same call as for the others
+
+
+def _remove_files(tree: Tree, only_directories: bool) -> bool:
+    """Remove the files of the open directory, note its directories; whether there were any."""
+    with os.scandir(tree.here) as entries:
+        found = list(islice(entries, AT_ONCE))
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            tree.below.append(entry.name)
+        elif only_directories:
+            raise OSError(errno.ENOTEMPTY, "there is a file in it", entry.name)
+        else:
+            os.unlink(entry.name, dir_fd=tree.here)
+    return bool(found)
+
+
+def holds_mount(path: str, device: int) -> bool:
+    """Whether another file system than ``device`` is mounted in a tree, at its top or below.
+
+    Raises OSError: it can't be looked at.
+    """
+    tree = Tree(path)
+    try:
+        if os.fstat(tree.here).st_dev != device:
+            return True
+        tree.below.extend(_directories(tree.here))
+        while True:
+            if tree.below:
+                tree.down(tree.below.pop())
+                tree.below.extend(_directories(tree.here))
+            elif tree.at_top:
+                return False
+            else:
+                tree.up()
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            return True
+        raise
+    finally:
+        tree.close()
+
+
+def _directories(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,0 +1,124 @@
+"""Trees that containers made: deep, wide, full of links and changed under our hands."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.host import trees
+from kubeletpy.host.trees import Tree, holds_mount, remove_tree
+from kubeletpy.podworkers.pod_directories import remove_orphans
+from kubeletpy.volumes.ownership import give_to_group
+from kubeletpy.volumes.paths import PodPaths
+from kubeletpy.volumes.teardown import take_down
+
+DEPTH = 3000
+"""More than Python's stack, and than a process has descriptors by default."""
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A tree deeper than any path can tell; its last directory has a file."""
+    top = tmp_path / "uid" / "volumes" / "kubernetes.io~empty-dir" / "v"
+    top.mkdir(parents=True)
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(DEPTH):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=here))
+    os.close(here)
+    yield top
+    subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
+
+
+def test_a_pod_can_not_stay_by_the_depth_of_its_directories(deep: Path, tmp_path: Path) -> None:
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    take_down(PodPaths(str(tmp_path), "uid"))
+    assert not deep.exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
+@pytest.mark.parametrize("folder", ["plugins", "volumes"])
+def test_one_pods_directory_does_not_keep_others(deep: Path, tmp_path: Path, folder: str) -> None:
+    pods = tmp_path / "pods"
+    (pods / "bad" / folder).mkdir(parents=True)
+    deep.rename(pods / "bad" / folder / "x")
+    (pods / "good").mkdir()
+    problems = remove_orphans(pods, ())
+    assert not (pods / "good").exists()
+    assert list(problems) == (["bad"] if folder == "volumes" else [])
+
+
+def test_a_deep_volume_is_given_to_its_group(deep: Path) -> None:
+    give_to_group(str(deep), os.getgid(), read_only=False)
+    tree = Tree(str(deep))
+    for _ in range(DEPTH):
+        tree.down("d")
+        assert os.fstat(tree.here).st_mode & 0o070 == 0o070
+    assert os.stat("file", dir_fd=tree.here).st_mode & 0o777 == 0o660
+    tree.close()
+
+
+def test_many_files_links_and_pipes_go_and_what_links_name_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "AT_ONCE", 3)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    top = tmp_path / "top"
+    for place in (top, top / "a", top / "a" / "b", top / "c"):
+        place.mkdir()
+        for number in range(10):
+            (place / str(number)).touch()
+        (place / "link").symlink_to(kept)
+        os.mkfifo(place / "pipe")
+    remove_tree(str(top))
+    assert not top.exists()
+    assert (kept / "file").exists()
+    link = tmp_path / "link"
+    link.symlink_to(kept)
+    with pytest.raises(NotADirectoryError):
+        remove_tree(str(link))
+
+
+def test_files_end_a_removal_of_directories(tmp_path: Path) -> None:
+    (tmp_path / "top" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "top" / "a" / "data").touch()
+    with pytest.raises(OSError, match="there is a file in it"):
+        remove_tree(str(tmp_path / "top"), only_directories=True)
+    assert (tmp_path / "top" / "a" / "data").exists()
+    (tmp_path / "top" / "a" / "data").unlink()
+    remove_tree(str(tmp_path / "top"), only_directories=True)
+
+
+def test_a_directory_that_is_moved_away_is_not_left_upwards(tmp_path: Path) -> None:
+    (tmp_path / "top" / "a").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    tree = Tree(str(tmp_path / "top"))
+    tree.down("a")
+    (tmp_path / "top" / "a").rename(tmp_path / "elsewhere" / "a")
+    with pytest.raises(OSError, match="moved") as caught:
+        tree.up()
+    tree.close()
+    assert caught.value.errno == errno.ESTALE
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="needs a mount to look at")
+def test_mounts_are_seen_and_not_entered() -> None:
+    device = Path("/dev").stat().st_dev
+    assert holds_mount("/dev", device)
+    assert not holds_mount("/dev/shm", Path("/dev/shm").stat().st_dev)
+    tree = Tree("/dev")
+    with pytest.raises(OSError, match="mounted") as caught:
+        tree.down("shm")
+    assert os.fstat(tree.here).st_dev == device
+    tree.close()
+    assert caught.value.errno == errno.EXDEV
