@@ -16,7 +16,7 @@ from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.runtime_manager.protocol import ProbeResults
 from kubeletpy.runtime_manager.results import StartError
-from kubeletpy.status.manager import WriteProblem
+from kubeletpy.status.entry import WriteProblem
 from kubeletpy.trace.spans import PodTrace
 
 

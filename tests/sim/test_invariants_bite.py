@@ -18,7 +18,7 @@ from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
 from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.status import container_status
-from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.status.entry import Entry
 from kubeletpy.syncloop.loop import SyncLoop
 from tests.sim import scripts
 from tests.sim.history import Violation
@@ -71,7 +71,7 @@ def sources_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def pods_are_deleted_before_they_have_stopped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ApiStatusManager, "_may_delete", lambda self, entry: entry.pod.being_deleted)
+    patch.setattr(Entry, "may_delete", property(lambda entry: entry.pod.being_deleted))
 
 
 def containers_are_left_running(patch: pytest.MonkeyPatch) -> None:

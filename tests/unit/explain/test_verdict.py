@@ -14,7 +14,7 @@ from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import StartError
-from kubeletpy.status.manager import WriteProblem
+from kubeletpy.status.entry import WriteProblem
 from tests.unit.explain.facts import (
     NOW,
     doing,

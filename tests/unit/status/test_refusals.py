@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Invalid, Unavailable
 from kubeletpy.pods.pod import Pod
-from kubeletpy.status.manager import GIVE_UP_AFTER, SAY_AFTER
+from kubeletpy.status.writer import GIVE_UP_AFTER, SAY_AFTER
 from kubeletpy.trace.spans import Traces
 from tests.virtual_time import eventually, on_virtual_time
 

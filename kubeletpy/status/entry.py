@@ -1,0 +1,71 @@
+"""The newest status kept of one pod, and what the API has of it.
+
+Must never write anything: :mod:`.writer` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.status import store
+from kubeletpy.status.patch import status_patch
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteProblem:
+    """Why a pod's status has not reached the API."""
+
+    since: float
+    """Unix seconds of the first failure in a row."""
+    message: str
+    count: int
+
+
+@dataclass(slots=True)
+class Entry:
+    """The newest status of a pod, and what the API has of it."""
+
+    pod: Pod
+    status: api.PodStatus
+    in_api: api.PodStatus
+    """What the API is known to show: from the watch, or from the answer to our last write."""
+    api_uid: str
+    version: int = 1
+    sent: int = 0
+    finished: bool = False
+    containers_may_run: bool = True
+    changed_at: float = 0.0
+    writer: asyncio.Task[None] | None = None
+    refused: bool = False
+    """The last write failed: said once, not at every retry."""
+    problem: WriteProblem | None = None
+    answered: int = 0
+    """Answers in a row that refused; a server that does not answer is not counted."""
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the API has not got the newest status."""
+        return self.version != self.sent
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether all is told of a deleted pod, so that its object may go."""
+        return (
+            self.finished
+            and self.pod.being_deleted
+            and not self.pod.is_static
+            and self.status.get("phase") in TERMINAL
+            and not self.unsent
+        )
+
+    def patch(self) -> dict[str, object] | None:
+        """What makes the API's status the newest one; None when it is."""
+        shown = store.merge_for_api(
+            self.in_api, self.status, containers_may_run=self.containers_may_run
+        )
+        return status_patch(self.api_uid, self.in_api, shown)

@@ -1,0 +1,157 @@
+"""Writes the status of one pod to the API, again and again until it is there, and deletes the pod.
+
+A refused or lost write is tried again with backoff for as long as the pod is there. Must never
+decide what the status is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from kubeletpy.api import types as api
+from kubeletpy.clock import Clock
+from kubeletpy.kubeapi.errors import ApiError, BadRequest, Invalid, NotFound
+from kubeletpy.kubeapi.protocol import PODS, KubeApi
+from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.status.entry import TERMINAL, Entry, WriteProblem
+from kubeletpy.trace.spans import Traces
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 0.05
+"""The Node authorizer may not know a new pod for some milliseconds: the first retry comes soon."""
+LAST_RETRY_S = 10.0
+SAY_AFTER = 3
+"""Answers in a row that refuse a write, until the pod's events say so."""
+GIVE_UP_AFTER = 6
+"""Answers in a row that call the last status of a deleted pod invalid, until it is deleted without
+it: what the API will never take must not keep the pod Terminating for ever."""
+
+
+class StatusWriter:
+    """Carries statuses to a Kubernetes API.
+
+    ``target`` finds what shows a pod in the API, ``forget`` is told that the API has the pod no
+    longer; the other arguments are :class:`~kubeletpy.status.manager.ApiStatusManager`'s.
+    """
+
+    def __init__(
+        self,
+        kube_api: KubeApi,
+        clock: Clock,
+        rng: random.Random,
+        traces: Traces,
+        *,
+        target: Callable[[Pod], Pod | None],
+        forget: Callable[[Entry], None],
+        on_written: Callable[[float], None],
+        on_refused: Callable[[Pod, str], None],
+    ) -> None:
+        self._api = kube_api
+        self._clock = clock
+        self._rng = rng
+        self._traces = traces
+        self._target = target
+        self._forget = forget
+        self._on_written = on_written
+        self._on_refused = on_refused
+
+    async def write(self, entry: Entry) -> None:
+        """Send until there is nothing more to say, and delete the object when it may go."""
+        delay = FIRST_RETRY_S
+        try:
+            while entry.unsent or entry.may_delete:
+                try:
+                    if entry.unsent:
+                        if not await self._send(entry):
+                            return
+                    else:
+                        await self._delete(entry)
+                        return
+                    delay = FIRST_RETRY_S
+                    entry.refused, entry.problem, entry.answered = False, None, 0
+                except NotFound as error:
+                    log.debug("pod is gone", extra={"pod": entry.pod.key, "why": str(error)})
+                    self._forget(entry)
+                    return
+                except ApiError as error:
+                    self._say_refused(entry, error)
+                    if self._gives_up(entry, error):
+                        continue
+                    await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
+                    delay = min(delay * 2, LAST_RETRY_S)
+        finally:
+            entry.writer = None
+
+    async def _send(self, entry: Entry) -> bool:
+        target = self._target(entry.pod)
+        if target is None:
+            return False  # a static pod whose mirror is not there yet: reconcile() comes with it
+        if target.uid != entry.api_uid:
+            entry.api_uid, entry.in_api = target.uid, target.status
+        version, patch = entry.version, entry.patch()
+        if patch is not None:
+            began, written = asyncio.get_running_loop().time(), entry.status
+            answer = await self._api.patch(
+                PODS, target.name, patch, target.namespace, subresource="status"
+            )
+            try:
+                entry.in_api = Pod(answer).status  # type: ignore[arg-type]
+            except MalformedPod as error:
+                log.error(
+                    "the API answered a status write with no pod",
+                    extra={"pod": target.key, "why": str(error)},
+                )
+            ended = _is_ready(written) or written.get("phase") in TERMINAL
+            self._traces.written(entry.pod.uid, began, _in_words(written), ready=ended)
+            self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
+        entry.sent = version
+        return True
+
+    async def _delete(self, entry: Entry) -> None:
+        pod = entry.pod
+        await self._api.delete(PODS, pod.name, pod.namespace, grace_period_seconds=0, uid=pod.uid)
+        self._forget(entry)
+
+    def _gives_up(self, entry: Entry, error: ApiError) -> bool:
+        """Whether the pod's deletion goes on without its last status."""
+        if not isinstance(error, BadRequest | Invalid) or entry.answered < GIVE_UP_AFTER:
+            return False
+        if not (entry.finished and entry.pod.being_deleted) or not entry.unsent:
+            return False
+        log.error(
+            "the API will not take the last status of a deleted pod: it is deleted without it",
+            extra={"pod": entry.pod.key, "why": str(error)},
+        )
+        entry.sent, entry.answered = entry.version, 0
+        return True
+
+    def _say_refused(self, entry: Entry, error: ApiError) -> None:
+        since, count = self._clock.now(), 1
+        if entry.problem is not None:
+            since, count = entry.problem.since, entry.problem.count + 1
+        entry.problem = WriteProblem(since, str(error), count)
+        entry.answered = entry.answered + 1 if error.code and error.code < 500 else 0
+        if entry.answered == SAY_AFTER:
+            self._on_refused(entry.pod, str(error))
+        if not entry.refused and entry.sent:
+            log.warning(
+                "could not write the status of a pod; trying again",
+                extra={"pod": entry.pod.key, "why": str(error)},
+            )
+        entry.refused = bool(entry.sent)
+
+
+def _is_ready(status: api.PodStatus) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
+def _in_words(status: api.PodStatus) -> str:
+    phase = status.get("phase") or "Pending"
+    return f"{phase}, Ready" if _is_ready(status) else phase
