@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
+import zlib
 from pathlib import Path, PurePosixPath
 
 from kubeletpy.host.held_fd import HeldFd
+from kubeletpy.server.logs.rotation_plan import COMPRESSED
 
 BLOCK = 256 << 10
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,21 +26,32 @@ class UnsafeLogPath(OSError):
 class LogFile:
     """One open log file. Close it; a thread that is reading meanwhile closes it when it is done."""
 
-    def __init__(self, root: str, path: str) -> None:
-        """Open ``path``, which must be below ``root``. Raises OSError, UnsafeLogPath."""
+    def __init__(self, root: str, path: str, rotation: str = "") -> None:
+        """Open ``path``, which must be below ``root``, or a rotation in the same folder.
+
+        What is compressed reads as what it was. Raises OSError, UnsafeLogPath.
+        """
         self.path = path
-        fd = _open_below(root, path)
+        fd = _open_below(root, str(Path(path).with_name(rotation)) if rotation else path)
         self._held = HeldFd(fd)
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise UnsafeLogPath(f"{path} is no regular file")
-        self._identity = (found.st_dev, found.st_ino)
+        self.identity = (found.st_dev, found.st_ino)
+        self._unpacker = _Unpacker() if rotation.endswith(COMPRESSED) else None
 
     def read(self) -> bytes:
-        """The next block; empty at the end, for now, and after a close."""
+        """The next block; empty at the end, for now, and after a close. Raises OSError."""
         with self._held.in_use() as fd:
-            return os.read(fd, BLOCK) if fd >= 0 else b""
+            if fd < 0:
+                return b""
+            return self._unpacker.read(fd) if self._unpacker else os.read(fd, BLOCK)
+
+    def modified(self) -> int:
+        """When it was last written to, nanoseconds since 1970; 0 after a close."""
+        with self._held.in_use() as fd:
+            return os.fstat(fd).st_mtime_ns if fd >= 0 else 0
 
     def seek_tail(self, lines: int) -> None:
         """Go where that many lines are left, looking at no more of the file than needed."""
@@ -46,17 +59,37 @@ class LogFile:
             if fd >= 0:
                 os.lseek(fd, tail_offset(fd, lines), os.SEEK_SET)
 
-    def is_replaced(self) -> bool:
-        """Whether another file has come at the path, with something in it."""
+    def is_current(self) -> bool:
+        """Whether it is still what is at its path."""
         try:
             found = Path(self.path).lstat()
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) != self._identity and found.st_size > 0
+        return (found.st_dev, found.st_ino) == self.identity
 
     def close(self) -> None:
         """Let go of the file."""
         self._held.close()
+
+
+class _Unpacker:
+    """Reads a gzip file in blocks; never more than one is unpacked at once."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def read(self, fd: int) -> bytes:
+        """The next block; empty at the end. Raises OSError."""
+        while not self._stream.eof:
+            packed = self._stream.unconsumed_tail or os.read(fd, BLOCK)
+            if not packed:
+                break
+            try:
+                if plain := self._stream.decompress(packed, BLOCK):
+                    return plain
+            except zlib.error as error:
+                raise OSError(f"a compressed log can't be read: {error}") from None
+        return b""
 
 
 def tail_offset(fd: int, lines: int) -> int:

@@ -1,8 +1,9 @@
 """A log file from its beginning or tail to a client, and on while the container runs.
 
-Through rotations without loss or repeats: the old file is read to its end after the new one has
-something in it, for the runtime writes to the old one until it has opened the new one. Must never
-hold more than a block, nor read faster than the client takes.
+Through rotations without loss or repeats, however far behind, as long as the files are there: the
+old file is read to its end after the new one has something in it, for the runtime writes to the old
+one until it has opened the new one. Must never hold more than a block, nor read faster than the
+client takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.server.logs.choice import LogOptions
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.records import Formatter
+from kubeletpy.server.logs.succession import open_next
 
 LOOK_S = 10.0
 """How long nothing may be heard of a file before it is looked at all the same."""
@@ -143,10 +145,10 @@ class _Reading:
                 return
 
     async def next_file(self, write: Write) -> bool:
-        """After a rotation: send the rest of the old file and go on to the new one."""
-        if not await asyncio.to_thread(self._log.is_replaced):
+        """After a rotation: send the rest of the old file and go on to the one after it."""
+        new = await asyncio.to_thread(open_next, self._root, self._log)
+        if new is None:
             return False
-        new = await asyncio.to_thread(LogFile, self._root, self.path)
         try:
             await self.to_the_end(write)
         except BaseException:

@@ -147,11 +147,14 @@ def _compress(folder: int, name: str) -> None:
     unfinished = name + UNFINISHED
     source = os.open(name, _OLD, dir_fd=folder)
     with os.fdopen(source, "rb") as plain:
-        if not stat.S_ISREG(os.fstat(source).st_mode):
+        found = os.fstat(source)
+        if not stat.S_ISREG(found.st_mode):
             return
         target = os.open(unfinished, _NEW, 0o640, dir_fd=folder)
         with os.fdopen(target, "wb") as file, gzip.open(file, "wb") as packed:
             shutil.copyfileobj(plain, packed, 1 << 20)
+    # by this time a reader who is behind knows which of the files he has read
+    os.utime(unfinished, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=folder)
     os.rename(unfinished, name + COMPRESSED, src_dir_fd=folder, dst_dir_fd=folder)
     os.unlink(name, dir_fd=folder)
 

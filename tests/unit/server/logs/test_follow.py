@@ -132,6 +132,49 @@ async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path:
         assert "before the reopen" in packed.read()
 
 
+@pytest.mark.parametrize("rotations", [1, 2, 3, 5])
+async def test_a_client_that_is_rotations_behind_misses_nothing(
+    container: Container, rotations: int
+) -> None:
+    clock = type("Now", (), {"now": lambda self: container.observed * 100.0})()
+    rotator = LogRotator(
+        container,  # type: ignore[arg-type]
+        container.cache,
+        str(container.root),
+        RotationSettings(max_size=20, max_files=8),
+        clock,
+    )
+    started, gate = asyncio.Event(), asyncio.Event()
+
+    async def write(data: bytes) -> None:
+        container.got += data
+        started.set()
+        await gate.wait()
+
+    container.say("first")
+    log = await container.streams.open(str(container.path))
+    options = LogOptions(follow=True)
+    task = asyncio.create_task(container.streams.send(log, "u", "id", options, write))
+    await started.wait()
+    for number in range(rotations):
+        container.say(*(f"{number}: line {line} of many" for line in range(20_000)))
+        os.utime(container.path, ns=(0, container.observed * 10**9))
+        container.state(running=True)
+        await rotator.look()
+    container.say("end")
+    packed = len(list(container.path.parent.glob("*.gz")))
+    assert packed == rotations - 1, "all but the newest are compressed"
+    container.state(running=False)
+    gate.set()
+    async with asyncio.timeout(10):
+        await task
+    expected = ["first"]
+    for number in range(rotations):
+        expected += [f"{number}: line {line} of many" for line in range(20_000)]
+        expected.append("before the reopen")
+    assert container.got.decode().splitlines() == [*expected, "end"]
+
+
 async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container) -> None:
     clock = type("Now", (), {"now": lambda self: 1.0})()
     settings = RotationSettings(max_size=1)
