@@ -41,12 +41,14 @@ class CurrentContext:
         """The files that decide about credentials: the kubeconfig and those it names."""
         named = [self.cluster.get(key) for key in _CLUSTER_FILES]
         named += [self.user.get(key) for key in _FILES]
-        return [self.path, *(Path(each) for each in named if each)]
+        return [self.path, *(Path(each) for each in named if each and isinstance(each, str))]
 
     def certificate_files(self) -> KeyPair | None:
         """The client certificate and key, when they are files."""
         certificate, key = (self.user.get(name) for name in _FILES[:2])
-        return KeyPair(Path(certificate), Path(key)) if certificate and key else None
+        if not (certificate and isinstance(certificate, str) and key and isinstance(key, str)):
+            return None
+        return KeyPair(Path(certificate), Path(key))
 
     def inline_certificate(self) -> tuple[bytes, bytes] | None:
         """The client certificate and key (PEM), when they stand in the file."""

@@ -89,8 +89,15 @@ class UserNamespaces:
     def keep(self, uids: Collection[str]) -> None:
         """Give back the ranges of all other pods."""
         for uid in [uid for uid in self._used if uid not in uids]:
+            try:
+                (self._pods_dir / uid / FILE).unlink(missing_ok=True)
+            except OSError as error:
+                # as long as the file says so the range counts as given
+                log.warning(
+                    "user namespace of a gone pod stays", extra={"uid": uid, "why": str(error)}
+                )
+                continue
             del self._used[uid]
-            (self._pods_dir / uid / FILE).unlink(missing_ok=True)
 
     def _choose(self, pod: Pod) -> int:
         taken = set(self._used.values())

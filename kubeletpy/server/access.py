@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SUBJECTACCESSREVIEWS, TOKENREVIEWS, KubeApi
 from kubeletpy.server.expiring_cache import ExpiringCache
@@ -46,8 +47,11 @@ class AccessSettings:
 class Access:
     """Answers the two questions; asks the API no more often than it must."""
 
-    def __init__(self, api: KubeApi | None, node_name: str, settings: AccessSettings) -> None:
+    def __init__(
+        self, api: KubeApi | None, node_name: str, settings: AccessSettings, clock: Clock
+    ) -> None:
         """``api`` None: there is none to ask, every review ends in a no."""
+        self._clock = clock
         self._api = api
         self._node = node_name
         self._settings = settings
@@ -64,7 +68,7 @@ class Access:
             certificate: the verified client certificate, if there is one.
             authorization: the header; empty if there is none.
         """
-        found = of_certificate(certificate)
+        found = of_certificate(certificate, self._clock.now())
         if found is not None:
             return found
         kind, _, token = authorization.partition(" ")

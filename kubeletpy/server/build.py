@@ -107,7 +107,7 @@ class Ports:
         """
         settings = self._settings
         tls = await asyncio.to_thread(self._tls, view.node_name, node_ips, serving_pair)
-        access = Access(api, view.node_name, settings.access)
+        access = Access(api, view.node_name, settings.access, clock)
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
                 "anybody who reaches the agent's port may do anything there: "

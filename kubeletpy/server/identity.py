@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +23,17 @@ class Identity:
 ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 
 
-def of_certificate(certificate: Mapping[str, Any] | None) -> Identity | None:
+def of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Identity | None:
     """Whom a verified client certificate names: common name and organizations; None for nobody.
 
     Args:
         certificate: as ``ssl.SSLSocket.getpeercert`` gives it.
+        now: Unix seconds; a connection may outlive the certificate that it began with.
     """
+    if not certificate or ssl.cert_time_to_seconds(certificate["notAfter"]) < now:
+        return None
     user, groups = "", []
-    for names in (certificate or {}).get("subject", ()):
+    for names in certificate.get("subject", ()):
         for key, value in names:
             if key == "commonName":
                 user = value

@@ -45,6 +45,14 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     }
 
 
+def test_values_of_the_wrong_type_name_no_files(tmp_path: Path) -> None:
+    path = write(tmp_path, "{client-certificate: 5, client-key: [a], tokenFile: {a: b}}")
+    found = kubeconfig.read(path)
+    assert found.files() == [path]
+    assert found.certificate_files() is None
+    assert kubeconfig.why_not_valid(path, NOW) == "it names no client certificate"
+
+
 def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -> None:
     def why(user: str) -> str:
         return kubeconfig.why_not_valid(write(tmp_path, user), NOW)

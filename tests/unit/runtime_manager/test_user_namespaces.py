@@ -90,6 +90,19 @@ def test_a_broken_file_is_not_believed(
     assert "user namespace of a pod is not known" in caplog.text
 
 
+def test_a_disk_that_takes_no_changes_keeps_ranges_given(tmp_path: Path) -> None:
+    spaces = make(tmp_path, max_pods=1)
+    spaces.of(alone(tmp_path, "a"))
+    (tmp_path / "a" / "userns").unlink()
+    (tmp_path / "a" / "userns").mkdir()
+    spaces.keep(())  # it runs in the loop of the agent: nothing may be raised
+    with pytest.raises(UserNamespaceError, match="empty slot"):
+        spaces.of(alone(tmp_path, "b"))
+    (tmp_path / "a" / "userns").rmdir()
+    spaces.keep(())
+    assert spaces.of(alone(tmp_path, "b")) is not None
+
+
 def test_ids_set_aside_for_pods(tmp_path: Path) -> None:
     uid, gid = tmp_path / "subuid", tmp_path / "subgid"
     assert subordinate_ids((uid, gid)) is None

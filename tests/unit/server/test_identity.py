@@ -1,0 +1,26 @@
+"""Who a client is."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from kubeletpy.server.identity import Identity, of_certificate
+
+ENDS = "Jan  1 00:00:00 2030 GMT"
+CERTIFICATE: dict[str, Any] = {
+    "notAfter": ENDS,
+    "subject": ((("organizationName", "admins"),), (("commonName", "alice"),)),
+}
+
+
+def test_a_certificate_counts_until_it_ends_though_its_connection_goes_on() -> None:
+    ends = ssl.cert_time_to_seconds(ENDS)
+    alice = Identity("alice", ("admins", "system:authenticated"))
+    assert of_certificate(CERTIFICATE, ends) == alice
+    assert of_certificate(CERTIFICATE, ends + 1) is None
+
+
+def test_nobody() -> None:
+    assert of_certificate(None, 0.0) is None
+    assert of_certificate({"notAfter": ENDS, "subject": ()}, 0.0) is None
