@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubeletpy.config.load import load
+from kubeletpy.config.load import default_settings, load
 from tools.env.containerd import programs
 from tools.env.images import BUSYBOX
 from tools.env.process import run
@@ -27,6 +27,18 @@ def test_prometheus_configuration() -> None:
     # The token and CA files exist in pods only, so their presence is not checked.
     run("promtool", "check", "config", "--syntax-only", DEPLOY / "prometheus.yml")
     assert documents("prometheus.yml")[0]["rule_files"] == ["alerts.yml"]
+
+
+def test_the_node_of_this_machine_is_scraped_where_it_serves_by_default() -> None:
+    (job,) = (
+        job
+        for job in documents("prometheus.yml")[0]["scrape_configs"]
+        if job["job_name"] == "kubelet-local"
+    )
+    settings = default_settings()
+    where = f"{settings.healthz_bind_address}:{settings.healthz_port}"
+    assert job["static_configs"][0]["targets"] == [where]
+    assert job.get("metrics_path", "/metrics") == "/metrics"
 
 
 def test_alerts_fire_when_they_must(work_dir: Path) -> None:
