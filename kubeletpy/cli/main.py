@@ -31,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
     if given[:1] == ["--version"]:
         given[0] = "version"
     parsed = parser.parse_args(given)
