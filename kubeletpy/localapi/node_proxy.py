@@ -6,7 +6,9 @@ authority vouches for as that node. What the caller sent of credentials stays he
 
 from __future__ import annotations
 
+import re
 import ssl
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -30,6 +32,12 @@ CONNECT_S = 30.0
 BLOCK = 256 << 10
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NOT_PASSED = HOP_HEADERS | {"connection", "upgrade", "accept-encoding"}
+_OF_A_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "trailer", "transfer-encoding", "upgrade"}
+) | {"content-length", "set-cookie", "www-authenticate"}
+"""Headers of an answer that are not passed on: between API and node, or written anew."""
+_UP_TO_PROXY = re.compile(r"(?:/+[^/]+){5}")
+"""``/api/v1/nodes/NAME/proxy``, whatever the name is."""
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
 
@@ -158,8 +166,10 @@ class NodeProxy:
         async with answer:
             if as_status and answer.status >= 400:
                 raise await _refusal(answer)
-            kind = answer.headers.get("Content-Type", "text/plain")
-            response = web.StreamResponse(status=answer.status, headers={"Content-Type": kind})
+            response = web.StreamResponse(
+                status=answer.status, reason=answer.reason, headers=_shown(answer.headers)
+            )
+            response.content_length = answer.content_length
             await response.prepare(request)
             try:
                 async for data in answer.content.iter_any():
@@ -182,6 +192,13 @@ class NodeProxy:
         return self._session
 
 
+def _shown(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What the node says of its answer; how it is carried is each hop's own affair."""
+    named = {part.strip().lower() for part in headers.get("Connection", "").split(",")}
+    shown = [pair for pair in headers.items() if pair[0].lower() not in _OF_A_HOP | named]
+    return shown if "Content-Type" in headers else [*shown, ("Content-Type", "text/plain")]
+
+
 async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
     """What the node refused, as the Status that a client of the API reads."""
     text = (await answer.content.read(BODY_LIMIT)).decode("utf-8", "replace").strip()
@@ -193,5 +210,6 @@ async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
 def _node_target(request: web.Request) -> str:
     """What comes after ``/proxy``, exactly as it was sent."""
     path, _, query = request.raw_path.partition("?")
-    rest = path.split("/proxy", 1)[1] or "/"
-    return rest + (f"?{query}" if query else "")
+    before = _UP_TO_PROXY.match(path)
+    assert before is not None, "the path has been read as a proxy's"
+    return (path[before.end() :] or "/") + (f"?{query}" if query else "")
