@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.api import READY
 from bench.watching import NODES, Watching
+from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.client import KubeClient
 from tools.env.containerd import Containerd, programs
 from tools.env.process import Daemon
@@ -47,6 +48,7 @@ class Stand:
     pods: Watching
     nodes: Watching
     health_port: int
+    port: int
 
     @property
     def agent_pid(self) -> int:
@@ -58,22 +60,35 @@ class Stand:
         """The API's process."""
         return _pid(self.api_process)
 
+    @property
+    def root_dir(self) -> Path:
+        """The agent's root directory."""
+        return self.directory / "kubelet"
+
+    @property
+    def logs(self) -> Path:
+        """The pods' log directories."""
+        return self.directory / "logs"
+
     async def start_agent(self) -> float:
         """Start the agent; seconds until the watch showed its node Ready."""
         self.nodes.forget(NODE)
         begun = time.time()
-        await asyncio.to_thread(
-            self.agent_process.start,
+        await asyncio.to_thread(self.launch_agent)
+        return await self.nodes.until(NODE, "Ready") - begun
+
+    def launch_agent(self, kubeconfig: Path | None = None) -> None:
+        """Start the agent's process, and wait for nothing."""
+        self.agent_process.start(
             [
                 *(sys.executable, "-m", "kubeletpy.cli.main", "run"),
-                f"--kubeconfig={self.directory / 'api' / 'node.kubeconfig'}",
+                f"--kubeconfig={kubeconfig or self.directory / 'api' / 'node.kubeconfig'}",
                 f"--config={self.directory / 'kubelet.json'}",
-                f"--root-dir={self.directory / 'kubelet'}",
+                f"--root-dir={self.root_dir}",
                 f"--hostname-override={NODE}",
             ],
             _environment(),
         )
-        return await self.nodes.until(NODE, "Ready") - begun
 
     async def stop_agent(self) -> None:
         """Stop the agent and forget its node, so that the next start begins anew."""
@@ -98,13 +113,21 @@ class Stand:
 
 
 @asynccontextmanager
-async def make_stand(generation: int) -> AsyncIterator[Stand]:
-    """Start all but the agent; everything is removed at the end."""
+async def make_stand(
+    generation: int, *, floor: bool = True, config: Callable[[Path], JSON] = lambda _: {}
+) -> AsyncIterator[Stand]:
+    """Start all but the agent; everything is removed at the end.
+
+    Args:
+        generation: of containerd.
+        floor: whether the floor's containerd is needed too.
+        config: more of the KubeletConfiguration, given the stand's directory.
+    """
     directory = Path(tempfile.mkdtemp(prefix="kpb-", dir="/tmp"))
     runtimes = [Containerd(directory / name, programs(generation)) for name in ("a", "f")]
     processes = [Daemon(name, directory) for name in ("api", "agent")]
     try:
-        for runtime in runtimes:
+        for runtime in runtimes if floor else runtimes[:1]:
             await asyncio.to_thread(_start_runtime, runtime)
         async with asyncio.TaskGroup() as group, _api(directory, processes[0]) as client:
             stand = Stand(
@@ -117,8 +140,9 @@ async def make_stand(generation: int) -> AsyncIterator[Stand]:
                 pods=Watching(client),
                 nodes=Watching(client, NODES),
                 health_port=_free_port(),
+                port=_free_port(),
             )
-            _write_config(stand)
+            _write_config(stand, config(directory))
             watches = [group.create_task(w.follow()) for w in (stand.pods, stand.nodes)]
             await stand.pods.started.wait()
             await stand.nodes.started.wait()
@@ -144,7 +168,7 @@ async def _api(directory: Path, process: Daemon) -> AsyncIterator[KubeClient]:
         await client.close()
 
 
-_CGROUP_ROOT = f"/kpb-agent-{os.getpid()}"
+CGROUP_ROOT = f"/kpb-agent-{os.getpid()}"
 """Apart from the pods of any other agent of this machine."""
 
 
@@ -157,7 +181,7 @@ def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]
     for process in reversed(processes):
         process.stop()
     left = [line for runtime in runtimes for line in runtime.remove()]
-    left += [f"cgroup {path}" for path in remove_cgroup(_CGROUP_ROOT, kill=True)]
+    left += [f"cgroup {path}" for path in remove_cgroup(CGROUP_ROOT, kill=True)]
     for line in left:
         print(f"still there: {line}", file=sys.stderr)
     if not left:
@@ -165,17 +189,18 @@ def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _write_config(stand: Stand) -> None:
+def _write_config(stand: Stand, more: JSON) -> None:
     document = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": stand.agent_runtime.endpoint,
-        "podLogsDir": str(stand.directory / "logs"),
+        "podLogsDir": str(stand.logs),
         "healthzPort": stand.health_port,
-        "port": _free_port(),
+        "port": stand.port,
         "failSwapOn": False,
         "failCgroupV1": False,
-        "cgroupRoot": _CGROUP_ROOT,
+        "cgroupRoot": CGROUP_ROOT,
+        **more,
     }
     (stand.directory / "kubelet.json").write_text(json.dumps(document))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.protocol import NODES, PODS, KubeApi, Resource
@@ -26,6 +27,8 @@ class Watching:
         self._waiters: dict[tuple[str, str], asyncio.Future[float]] = {}
         self.latest: dict[str, JSON] = {}
         """The newest object of each name."""
+        self.observers: list[Callable[[str, JSON], None]] = []
+        """Told (type of the event, object) of each change."""
         self.writes = 0
         """How many changes were seen."""
         self.started = asyncio.Event()
@@ -65,6 +68,8 @@ class Watching:
     def _take(self, kind: str, obj: JSON, now: float) -> None:
         name = obj["metadata"]["name"]
         self.writes += 1
+        for observe in self.observers:
+            observe(kind, obj)
         if kind == "DELETED":
             self.latest.pop(name, None)
             self._happened(name, GONE, now)

@@ -1,0 +1,140 @@
+"""What goes wrong during a soak: the agent is killed, its runtime or its API is away for a while.
+
+Each fault comes to its end, also when the churn is over before. Everything is drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bench.soak.door import Door
+from bench.soak.health import Health
+from bench.stand import Stand
+
+OTHERS_EVERY = 14.0
+LONGEST = 8.0
+READY_WITHIN = 60.0
+LOOK = 0.1
+_SOON = 0.05
+
+
+class Faults:
+    """Run :meth:`kills`, :meth:`others` and :meth:`guard` as tasks.
+
+    Attributes:
+        counts: how often each happened.
+        violations: an agent that died or did not come back.
+    """
+
+    def __init__(
+        self, stand: Stand, door: Door, kubeconfig: Path, health: Health, draw: random.Random
+    ) -> None:
+        self._stand, self._door, self._kubeconfig = stand, door, kubeconfig
+        self._health = health
+        self._draw = draw
+        self._agent = asyncio.Lock()
+        self.counts: Counter[str] = Counter()
+        self.violations: list[str] = []
+
+    async def kills(self, every: float) -> None:
+        """kill -9 the agent, about each so many seconds; now and then it is asked to stop."""
+        while True:
+            await asyncio.sleep(self._draw.uniform(0.6, 1.4) * every)
+            number = self._draw.choice([signal.SIGKILL] * 4 + [signal.SIGTERM])
+            self.counts[f"agent {number.name}"] += 1
+            await _finished(asyncio.ensure_future(self._kill(number)))
+
+    async def others(self) -> None:
+        """Restart the runtime, pause the API, refuse its port."""
+        kinds: dict[str, Callable[[float], Awaitable[None]]] = {
+            "containerd restarted": self._containerd,
+            "API paused": self._pause,
+            "API refused": self._refuse,
+        }
+        while True:
+            await asyncio.sleep(self._draw.uniform(0.6, 1.4) * OTHERS_EVERY)
+            kind = self._draw.choice(list(kinds))
+            seconds = self._draw.uniform(0.1, LONGEST)
+            self.counts[kind] += 1
+            with self._health.fault():
+                await _finished(asyncio.ensure_future(kinds[kind](seconds)))
+                await self.ready()
+
+    async def guard(self) -> None:
+        """Tell when the agent dies by itself, and start it again."""
+        while True:
+            await asyncio.sleep(1)
+            async with self._agent:
+                died = self._stand.agent_process.died()
+                if died:
+                    self.violations.append(f"the agent died: {died}")
+                    await self.start_agent()
+
+    async def _kill(self, number: int) -> None:
+        async with self._agent:
+            with self._health.fault():
+                await asyncio.to_thread(self._stand.agent_process.kill, number)
+                await asyncio.sleep(self._draw.choice([0, 0, _SOON, 2]))
+                await self.start_agent()
+
+    async def start_agent(self) -> None:
+        """Start the agent's process and wait until it says that it is healthy."""
+        await asyncio.to_thread(self._stand.launch_agent, self._kubeconfig)
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Wait until the agent says that it is healthy."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_WITHIN
+        while not await asyncio.to_thread(self._healthy):
+            if loop.time() > deadline:
+                self.violations.append(f"the agent was not healthy for {READY_WITHIN:g} s")
+                return
+            await asyncio.sleep(LOOK)
+
+    def _healthy(self) -> bool:
+        url = f"http://127.0.0.1:{self._stand.health_port}/healthz"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    async def _containerd(self, seconds: float) -> None:
+        runtime = self._stand.agent_runtime
+        end = runtime.kill if self._draw.random() < 0.5 else runtime.stop
+        await asyncio.to_thread(end)
+        await asyncio.sleep(seconds / 4)
+        await asyncio.to_thread(runtime.start)
+
+    async def _pause(self, seconds: float) -> None:
+        pid = self._stand.api_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    async def _refuse(self, seconds: float) -> None:
+        self._door.close()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            await self._door.open()
+
+
+async def _finished(task: asyncio.Future[None]) -> None:
+    """Wait for it to its end, whatever happens to the one who waits."""
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

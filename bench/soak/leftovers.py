@@ -1,0 +1,146 @@
+"""What is on the machine, in the API and in the agent's process when no pod should be there."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.stand import CGROUP_ROOT, Stand
+from bench.usage import memory
+from tools.env.cri import RawRuntime
+from tools.env.sweep import CNI_RESULTS, cgroups, mounts, shims
+
+MEGABYTE = 1 << 20
+_CHECKPOINTS = ("allocated_pods_state", "actuated_pods_state")
+_KEPT = re.compile(r"/image_manager/pulling/sha256-[0-9a-f]{64}$")
+"""Pulls that were cut short: kept on purpose, and bounded, until their image arrives."""
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a process holds: counts, and bytes of resident memory."""
+
+    files: int
+    threads: int
+    tasks: int
+    objects: int
+    rss: int
+
+    def grown(self, since: Process) -> list[str]:
+        """What grew more than a little since an earlier look.
+
+        A few files are connections kept for the next request; memory is what Python's allocator
+        keeps for itself after a burst.
+        """
+        bounds = {
+            "files": since.files + 12,
+            "threads": since.threads + 8,
+            "tasks": since.tasks + 6,
+            "objects": int(since.objects * 1.15),
+            "rss": since.rss + 25 * MEGABYTE,
+        }
+        return [
+            f"{what} of the agent grew from {getattr(since, what)} to {getattr(self, what)}"
+            for what, bound in bounds.items()
+            if getattr(self, what) > bound
+        ]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.files} files, {self.threads} threads, {self.tasks} tasks, "
+            f"{self.objects} objects, {self.rss / MEGABYTE:.0f} MB"
+        )
+
+
+def process(pid: int, tasks: str, heap: str) -> Process:
+    """The agent's process, with the texts of its /debug/pprof: goroutine and heap."""
+    return Process(
+        files=len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        threads=len(list(Path(f"/proc/{pid}/task").iterdir())),
+        tasks=int(tasks.partition("total ")[2].split()[0]),
+        objects=int(heap.partition("total ")[2].split()[0]),
+        rss=memory(pid).rss,
+    )
+
+
+def files(stand: Stand) -> set[str]:
+    """Everything below the agent's root and the pods' log directories."""
+    return {
+        str(path.relative_to(stand.directory))
+        for top in (stand.root_dir, stand.logs)
+        for path in top.rglob("*")
+    }
+
+
+def left(stand: Stand, before: set[str]) -> list[str]:
+    """What is left of pods; ``before``: the files that an agent without pods has."""
+    found = [f"API: pod {name}" for name in stand.pods.latest]
+    with RawRuntime(stand.agent_runtime.socket) as raw:
+        found += [f"runtime: sandbox {each.metadata.name}" for each in raw.sandboxes()]
+        found += [f"runtime: container {each.metadata.name}" for each in raw.containers()]
+    found += [f"file: {path}" for path in sorted(files(stand) - before) if not _KEPT.search(path)]
+    found += [f"mount: {each}" for each in mounts(stand.root_dir) if each != stand.root_dir]
+    found += [f"cgroup: {path}" for path in _pod_cgroups()]
+    found += _checkpoints(stand.root_dir)
+    found += [f"link: {path}" for path in _links(stand.logs)]
+    return found + _of_runtime(stand)
+
+
+def _pod_cgroups() -> list[Path]:
+    top = f"{CGROUP_ROOT}/kubepods"
+    groups = cgroups([top, f"{top}/burstable", f"{top}/besteffort"])
+    return [pod for group in groups for pod in group.glob("pod*")]
+
+
+def _checkpoints(root: Path) -> list[str]:
+    found = []
+    for name in _CHECKPOINTS:
+        try:
+            text = (root / name).read_text()
+        except FileNotFoundError:
+            continue
+        uids = _UID.findall(str(json.loads(text).get("data")))
+        found += [f"{name}: {uid}" for uid in uids]
+    return found
+
+
+def _links(logs: Path) -> list[Path]:
+    found = []
+    for path in Path("/var/log/containers").glob("*.log"):
+        try:
+            mine = path.readlink().is_relative_to(logs)
+        except OSError:
+            continue  # another node's, gone by now
+        found += [path] if mine else []
+    return found
+
+
+def _of_runtime(stand: Stand) -> list[str]:
+    runtime = stand.agent_runtime
+    addresses = runtime.directory / "ipam" / runtime.network.name
+    spaces = runtime.directory / "state"
+    found = [f"address: {path.name}" for path in addresses.glob("[0-9]*")]
+    found += [f"network result: {p.name}" for p in CNI_RESULTS.glob(f"{runtime.network.name}-*")]
+    found += [f"network namespace: {path}" for path in spaces.glob("*/netns/*")]
+    found += [f"shim: {pid}" for pid in shims(runtime.directory)]
+    return found
+
+
+def log_lines(stand: Stand) -> list[str]:
+    """Lines of the agent's log that should never be there."""
+    lines = stand.agent_process.log.read_text(errors="replace").splitlines()
+    bad = re.compile(r"^\S+ (ERROR|CRITICAL) |^Traceback|Task exception was never|never awaited")
+    return [
+        " | ".join([line, *_said(lines[number + 1 :])]) if line.startswith("Traceback") else line
+        for number, line in enumerate(lines)
+        if bad.search(line)
+    ]
+
+
+def _said(lines: list[str]) -> list[str]:
+    """The last lines of a traceback."""
+    end = next((n for n, line in enumerate(lines) if not line.startswith(" ")), len(lines) - 1)
+    return [line.strip() for line in lines[max(0, end - 2) : end + 1]]

@@ -1,0 +1,87 @@
+"""What the API shows beside what the runtime has: looked up as soon as something is shown.
+
+- a pod whose object is gone has nothing running, unless it was removed by force;
+- an exit code that is shown is the one that the runtime recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import grpc
+
+from bench.soak.history import exits_shown
+from kubeletpy.api.types import JSON
+from kubeletpy.pods.pod import CONFIG_MIRROR
+from kubeletpy.remote.generated import api_pb2 as cri
+from tools.env.containerd import Containerd
+from tools.env.cri import RawRuntime
+
+AT_ONCE = 2
+_UID = "io.kubernetes.pod.uid"
+
+
+class Truth:
+    """Give it every change of a pod; :meth:`close` waits for what is still looked up."""
+
+    def __init__(self, runtime: Containerd) -> None:
+        self._socket = runtime.socket
+        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: set[str] = set()
+        self.forced: set[str] = set()
+        """Uids of the pods that were removed without the node's consent."""
+        self.violations: list[str] = []
+        self.compared = 0
+
+    def take(self, kind: str, obj: JSON) -> None:
+        """One event of a watch."""
+        meta = obj["metadata"]
+        if CONFIG_MIRROR in (meta.get("annotations") or {}):
+            return
+        if kind == "DELETED" and meta["uid"] not in self.forced:
+            self._look(partial(self._gone, meta["name"], meta["uid"]))
+        for container, code in exits_shown(obj):
+            if container not in self._asked:
+                self._asked.add(container)
+                self._look(partial(self._exit, meta["name"], container, code))
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        await asyncio.gather(*self._tasks)
+
+    def _look(self, look: Callable[[], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._limited(look))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _limited(self, look: Callable[[], None]) -> None:
+        async with self._limit:
+            await asyncio.to_thread(look)
+
+    def _gone(self, name: str, uid: str) -> None:
+        wanted = cri.ContainerFilter(label_selector={_UID: uid})
+        request = cri.ListContainersRequest(filter=wanted)
+        try:
+            with RawRuntime(self._socket) as raw:
+                found = raw.runtime.ListContainers(request, timeout=5).containers
+        except grpc.RpcError:
+            return  # the runtime is away: nobody can say
+        runs = [each.metadata.name for each in found if each.state == cri.CONTAINER_RUNNING]
+        if runs:
+            self.violations.append(f"pod {name} is gone from the API, but {runs} run")
+
+    def _exit(self, name: str, container: str, code: int) -> None:
+        try:
+            with RawRuntime(self._socket) as raw:
+                found = raw.container(container)
+        except grpc.RpcError:
+            return  # removed by now, or the runtime is away
+        self.compared += 1
+        if found.state != cri.CONTAINER_EXITED or found.exit_code != code:
+            self.violations.append(
+                f"pod {name} shows exit code {code} of {found.metadata.name}, "
+                f"the runtime says {found.exit_code} (state {found.state})"
+            )
