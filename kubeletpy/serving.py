@@ -69,6 +69,7 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
         debug_flags=settings.enable_debug_flags_handler,
         flagz=gates.enabled("ComponentFlagz"),
         statusz=gates.enabled("ComponentStatusz"),
+        split_log_streams=gates.enabled("PodLogsQuerySplitStreams"),
         checkpoint_dir=checkpoints if gates.enabled("ContainerCheckpoint") else None,
     )
 

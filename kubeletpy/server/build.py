@@ -117,7 +117,13 @@ class Ports:
         streams = LogStreams(view.pod_logs_dir, view.cache)
         stack.callback(streams.close)
         link = RuntimeLink(settings.idle_timeout)
-        logs = log_handler.handler(view, streams, clock, write_timeout=settings.idle_timeout)
+        logs = log_handler.handler(
+            view,
+            streams,
+            clock,
+            write_timeout=settings.idle_timeout,
+            split_streams=settings.endpoints.split_log_streams,
+        )
         handlers: dict[str, Handler] = {
             **objects.handlers(view),
             **(stats_handlers(view.stats) if view.stats is not None else {}),

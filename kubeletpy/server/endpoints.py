@@ -31,6 +31,7 @@ class EndpointSettings:
     Attributes:
         checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
         flagz, statusz: gates ComponentFlagz and ComponentStatusz.
+        split_log_streams: gate PodLogsQuerySplitStreams.
     """
 
     system_logs: bool = True
@@ -39,6 +40,7 @@ class EndpointSettings:
     debug_flags: bool = True
     flagz: bool = True
     statusz: bool = True
+    split_log_streams: bool = False
     log_dir: str = "/var/log"
     checkpoint_dir: Path | None = None
 

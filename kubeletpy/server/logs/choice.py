@@ -37,6 +37,7 @@ class LogOptions:
         since: Unix seconds; older records are left out. None: all.
         tail: how many records from the end; None: all.
         limit: bytes after which the answer is cut; None: none.
+        stream: "stdout" or "stderr"; empty: both.
     """
 
     follow: bool = False
@@ -45,10 +46,13 @@ class LogOptions:
     since: float | None = None
     tail: int | None = None
     limit: int | None = None
+    stream: str = ""
 
 
-def read_options(query: Mapping[str, str], now: float) -> LogOptions:
-    """The options of a query.
+def read_options(
+    query: Mapping[str, str], now: float, *, split_streams: bool = False
+) -> LogOptions:
+    """The options of a query; ``split_streams``: one of the streams may be asked for.
 
     Raises:
         UnreadableOptions, InvalidOptions.
@@ -66,14 +70,7 @@ def read_options(query: Mapping[str, str], now: float) -> LogOptions:
         raise InvalidOptions("limitBytes: must be greater than 0")
     if seconds is not None and seconds < 1:
         raise InvalidOptions("sinceSeconds: must be greater than 0")
-    stream = query.get("stream") or "All"
-    if stream not in _STREAMS:
-        raise InvalidOptions("stream: supported values: All, Stdout, Stderr")
-    if stream != "All":
-        raise UnreadableOptions(
-            f'unable to return the given log stream: "{stream}". Please enable '
-            "PodLogsQuerySplitStreams feature gate in kubelet"
-        )
+    stream = _stream(query, split_streams=split_streams, tail=tail)
     since = None if seconds is None else now - seconds
     if at is not None:
         try:
@@ -87,6 +84,7 @@ def read_options(query: Mapping[str, str], now: float) -> LogOptions:
         since=since,
         tail=tail,
         limit=limit,
+        stream=stream,
     )
 
 
@@ -135,6 +133,20 @@ def _container_status(status: api.PodStatus, name: str) -> Any:
 
 def _bare(full_id: str) -> str:
     return full_id.partition("://")[2] or full_id
+
+
+def _stream(query: Mapping[str, str], *, split_streams: bool, tail: int | None) -> str:
+    wanted = query.get("stream") or "All"
+    if wanted not in _STREAMS:
+        raise InvalidOptions("stream: supported values: All, Stdout, Stderr")
+    if wanted != "All" and not split_streams:
+        raise UnreadableOptions(
+            f'unable to return the given log stream: "{wanted}". Please enable '
+            "PodLogsQuerySplitStreams feature gate in kubelet"
+        )
+    if wanted != "All" and tail is not None:
+        raise InvalidOptions("`tailLines` and specific `stream` are mutually exclusive for now")
+    return _STREAMS[wanted]
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

@@ -128,6 +128,7 @@ class _Reading:
             since=options.since,
             limit=options.limit,
             records=None if options.follow else options.tail,
+            stream=options.stream,
         )
 
     @property

@@ -25,12 +25,22 @@ from kubeletpy.server.node_view import NodeView, declared_container
 log = logging.getLogger(__name__)
 
 
-def handler(view: NodeView, streams: LogStreams, clock: Clock, *, write_timeout: float) -> Handler:
-    """The handler; a client that takes nothing for ``write_timeout`` seconds (0: ever) is left."""
+def handler(
+    view: NodeView,
+    streams: LogStreams,
+    clock: Clock,
+    *,
+    write_timeout: float,
+    split_streams: bool = False,
+) -> Handler:
+    """The handler; a client that takes nothing for ``write_timeout`` seconds (0: ever) is left.
+
+    ``split_streams``: stdout and stderr can be asked for alone (gate PodLogsQuerySplitStreams).
+    """
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
         try:
-            options = read_options(request.query, clock.now())
+            options = read_options(request.query, clock.now(), split_streams=split_streams)
         except UnreadableOptions as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         except InvalidOptions as error:

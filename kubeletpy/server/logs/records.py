@@ -16,6 +16,8 @@ from kubeletpy.api.times import parse_time
 
 MAX_LINE = 1 << 20
 """Bytes; runtimes split lines at 16 KiB, a longer one is no record."""
+CLOCK_STEP_S = 60.0
+"""By how many seconds a clock may have been set back within a block of a log."""
 _STREAMS = (b"stdout ", b"stderr ")
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
@@ -29,6 +31,7 @@ class Record:
 
     time: bytes
     text: bytes
+    stream: bytes
 
 
 def read_cri(line: bytes) -> Record | None:
@@ -38,16 +41,18 @@ def read_cri(line: bytes) -> Record | None:
         return None
     tag, _, text = line[at + 8 :].partition(b" ")
     first = tag.partition(b":")[0]
+    stream = line[at + 1 : at + 7]
     if first == b"F":
-        return Record(line[:at], text + b"\n")
-    return Record(line[:at], text) if first == b"P" else None
+        return Record(line[:at], text + b"\n", stream)
+    return Record(line[:at], text, stream) if first == b"P" else None
 
 
 def read_json(line: bytes) -> Record | None:
     """A line of Docker's format; None for anything else."""
     try:
         entry = json.loads(line)
-        return Record(entry["time"].encode(), entry["log"].encode())
+        stream = entry.get("stream") or ""
+        return Record(entry["time"].encode(), entry["log"].encode(), stream.encode())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -73,12 +78,14 @@ class Formatter:
         since: float | None = None,
         limit: int | None = None,
         records: int | None = None,
+        stream: str = "",
     ) -> None:
-        """``since`` in Unix seconds, ``limit`` in bytes, ``records`` at most."""
+        """``since`` in Unix seconds, ``limit`` in bytes, ``records`` at most, "" for any stream."""
         self._timestamps = timestamps
         self._since = since
         self._left = limit
         self._records = records
+        self._stream = stream.encode()
         self._rest = b""
         self._new_line = True
         self._read: Callable[[bytes], Record | None] | None = None
@@ -98,6 +105,8 @@ class Formatter:
             texts = _WHOLE.findall(complete)
             if len(texts) == complete.count(b"\n"):  # else some are partial, or no records
                 return self._cut(b"".join(texts))
+        if self._is_long_ago(complete):
+            return b""
         return self._show(complete.split(b"\n")[:-1])
 
     def finish(self) -> bytes:
@@ -107,7 +116,7 @@ class Formatter:
 
     def _show(self, lines: list[bytes]) -> bytes:
         shown: list[bytes] = []
-        plain = not self._timestamps and self._since is None
+        plain = not self._timestamps and self._since is None and not self._stream
         for line in lines:
             if self.done:
                 break
@@ -131,8 +140,17 @@ class Formatter:
             and not self._timestamps
             and self._since is None
             and self._records is None
+            and not self._stream
             and not self.done
         )
+
+    def _is_long_ago(self, lines: bytes) -> bool:
+        """Whether a block ends long before what is wanted begins: it is not read line by line."""
+        if self._since is None or self._read is not read_cri or self._records is not None:
+            return False
+        record = read_cri(lines[lines.rfind(b"\n", 0, -1) + 1 : -1])
+        time = nine_digits(record.time) if record is not None else None
+        return time is not None and parse_time(time.decode()) < self._since - CLOCK_STEP_S
 
     def _record(self, line: bytes) -> Record | None:
         if self._read is None:
@@ -144,6 +162,8 @@ class Formatter:
         return self._read(line)
 
     def _passes(self, record: Record, shown: list[bytes]) -> bool:
+        if self._stream and record.stream != self._stream:
+            return False
         time = nine_digits(record.time)
         if time is None:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,6 +88,36 @@ def test_json() -> None:
     assert show(CRI + text) == show(CRI)
 
 
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_one_stream(piece: int) -> None:
+    assert show(CRI, piece, stream="stdout") == b"one\nthree four\n\nlast\n"
+    assert show(CRI, piece, stream="stderr") == b"two\n"
+    text = b"".join(
+        b'{"log":"%d\\n","stream":"%s","time":"2026-01-02T03:04:05Z"}\n' % pair
+        for pair in [(1, b"stdout"), (2, b"stderr"), (3, b"stdout")]
+    )
+    assert show(text, piece, stream="stdout") == b"1\n3\n"
+    assert show(CRI, piece, stream="stderr", timestamps=True).count(b"Z") == 1
+
+
+def test_what_is_long_ago_is_passed_over() -> None:
+    line = b"2026-01-02T03:%02d:00Z stdout F minute %d\n"
+    text = b"".join(line % (minute, minute) for minute in (0, 1, 2, 50, 10, 51, 52))
+    since = parse_time("2026-01-02T03:50:00Z")
+    for piece in (1, 40, 90, 1000):
+        assert show(text, piece, since=since) == b"minute 50\nminute 51\nminute 52\n"
+
+
+def test_a_large_log_that_is_long_ago_costs_little() -> None:
+    made = Formatter(since=parse_time("2026-01-03T03:04:05Z"))
+    made.feed(CRI)
+    block = b"2026-01-02T03:04:05Z stdout F x\n" * 8000
+    began = time.process_time()
+    for _ in range(400):
+        assert made.feed(block) == b""
+    assert time.process_time() - began < 1, "100 MB, by the line about 5 s"
+
+
 def test_a_line_without_end_costs_no_memory() -> None:
     made = Formatter()
     for _ in range(64):
@@ -161,11 +192,30 @@ def test_a_closed_file_is_closed_and_reads_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_options(query: dict[str, str], expected: object) -> None:
+    _reads(query, expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, LogOptions()),
+        ({"stream": "All", "tailLines": "1"}, LogOptions(tail=1)),
+        ({"stream": "Stdout"}, LogOptions(stream="stdout")),
+        ({"stream": "Stderr", "tail": "all"}, LogOptions(stream="stderr")),
+        ({"stream": "Stderr", "tailLines": "1"}, InvalidOptions),
+        ({"stream": "stdout"}, InvalidOptions),
+    ],
+)
+def test_options_of_split_streams(query: dict[str, str], expected: object) -> None:
+    _reads(query, expected, split_streams=True)
+
+
+def _reads(query: dict[str, str], expected: object, **more: bool) -> None:
     if isinstance(expected, type):
         with pytest.raises(expected):
-            read_options(query, 100.0)
+            read_options(query, 100.0, **more)
     else:
-        assert read_options(query, 100.0) == expected
+        assert read_options(query, 100.0, **more) == expected
 
 
 ENDED = {"terminated": {"containerID": "containerd://old"}}
