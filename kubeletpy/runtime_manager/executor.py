@@ -277,14 +277,17 @@ async def _remove_ended(run: SyncRun, parts: Parts, *, keep: int) -> None:
             for record in run.status.containers
             if record.name == container["name"] and (not keep or record.state in _ENDED)
         ]
-        for record in ended[keep:]:
-            await _remove_quietly(run, parts, record.id)
+        for number, record in enumerate(ended[keep:], keep):
+            # the newest log tells the next start how many there were when no record does
+            await _remove_quietly(run, parts, record.id, keep_logs=number == 0)
 
 
-async def _remove_quietly(run: SyncRun, parts: Parts, container_id: str) -> None:
+async def _remove_quietly(
+    run: SyncRun, parts: Parts, container_id: str, *, keep_logs: bool = False
+) -> None:
     """Remove a record that is only in the way; the garbage collection tries again."""
     try:
-        await parts.remover.container(container_id)
+        await parts.remover.container(container_id, keep_logs=keep_logs)
     except CRIError as error:
         logger.info(
             "container record not removed",

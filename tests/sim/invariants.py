@@ -110,6 +110,8 @@ class Invariants:
     def _stop_is_justified(self, pod: PodTruth | None, victim: Container) -> None:
         if pod is None or pod.gone or pod.deleting or pod.terminal or pod.static:
             return
+        if pod.restarts_all:
+            return
         if not victim.sandbox.ready or self._newer_sandbox(victim.sandbox):
             return
         if pod.images(victim.name) != {victim.image}:
@@ -162,6 +164,8 @@ class Invariants:
     def _exit_was_told(self, pod: PodTruth, removed: Container) -> None:
         if pod.gone or pod.forced or not removed.started_at or removed.id in pod.shown:
             return
+        if pod.restarts_all:
+            return  # removed on purpose, and shown as that
         newer = any(
             c.uid == removed.uid and c.name == removed.name and c.created_at > removed.created_at
             for c in self._runtime.containers.values()
@@ -243,8 +247,8 @@ class Invariants:
         init_names = {init["name"] for init in pod.inits}
         for name, ends in pod.exits.items():
             kept = ends[-1].container_id in self._runtime.containers
-            if name in init_names and not kept:
-                continue  # removed when a new sandbox made it run again
+            if not kept and (name in init_names or pod.restarts_all):
+                continue  # removed when a new sandbox made it run again, or all was restarted
             if ends[-1].container_id not in pod.shown:
                 self._history.violated(
                     f"exit code {ends[-1].code} of {ends[-1].container_id} ({name} of {pod.name}) "

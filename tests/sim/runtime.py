@@ -211,6 +211,16 @@ class SimRuntime:
         """The container's process dies by somebody's hand (an OOM, an operator)."""
         self._end(container, code, "OOMKilled" if code == KILLED else "Error")
 
+    def lose_everything(self) -> None:
+        """The machine has restarted, and nothing is kept of what was on it but the images."""
+        for container in self.containers.values():
+            if container.timer is not None:
+                container.timer.cancel()
+        self._history.note("runtime", "loses everything")
+        self.containers.clear()
+        self.sandboxes.clear()
+        self._names.clear()
+
     # -- looking -----------------------------------------------------------------------------
 
     def list_sandboxes(self, chosen: cri.PodSandboxFilter | None) -> list[cri.PodSandbox]:

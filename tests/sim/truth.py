@@ -81,6 +81,16 @@ class PodTruth:
                     return container  # type: ignore[no-any-return]
         return None
 
+    @property
+    def restarts_all(self) -> bool:
+        """Whether an exit has asked for all containers to be restarted."""
+        return any(
+            rule["action"] == "RestartAllContainers" and end.code in rule["exitCodes"]["values"]
+            for container in self.spec["containers"]
+            for rule in container.get("restartPolicyRules") or ()
+            for end in self.exits.get(container["name"]) or ()
+        )
+
     def images(self, name: str) -> set[str]:
         """Every image that the container ever had in the spec."""
         return {

@@ -1,0 +1,200 @@
+"""What runs again and why, and what the API shows of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kubeletpy.api.types import JSON
+from kubeletpy.localapi.requests import ADMIN
+from tests.sim.invariants import entries
+from tests.sim.test_probes_and_hooks import ExecWorld, asks, live
+from tests.sim.test_scenarios import both, play, state, status, until
+from tests.sim.user import NAMESPACE, container, pod, sidecar
+from tests.sim.world import World
+
+
+def on_exit(action: str, *values: int, operator: str = "In") -> JSON:
+    """A container that doesn't restart but for these exit codes."""
+    rule = {"action": action, "exitCodes": {"operator": operator, "values": list(values)}}
+    return {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+
+
+def condition(world: World, name: str, kind: str) -> str:
+    """Status of a condition of a pod; empty when it has none."""
+    found = status(world, name).get("conditions") or ()
+    return next((c["status"] for c in found if c["type"] == kind), "")
+
+
+@both
+def test_a_rule_restarts_what_the_policy_would_not(tmp_path: Path, events: bool) -> None:
+    """`flaky` exits with 1 twice, then with 0; `fail` with 3, which no rule names."""
+
+    async def scenario(world: World) -> None:
+        again = container("again", "flaky", **on_exit("Restart", 1))
+        world.user.create(pod("a", [again], restart="Never"))
+        stays = container("stays", "fail", **on_exit("Restart", 3, operator="NotIn"))
+        world.user.create(pod("b", [stays], restart="Always"))
+        never = container("never", "failslow", restartPolicy="Never")
+        world.user.create(pod("c", [never, container("on", "run")], restart="Always"))
+        await until(world, lambda: status(world, "a").get("phase") == "Succeeded", 120)
+        assert entries(status(world, "a"))["again"]["restartCount"] == 2
+        await until(world, lambda: status(world, "b").get("phase") == "Failed", 5)
+        assert entries(status(world, "b"))["stays"]["restartCount"] == 0
+        await asyncio.sleep(60)
+        shown = entries(status(world, "c"))
+        assert shown["never"]["state"]["terminated"]["exitCode"] == 7
+        assert shown["never"]["restartCount"] == 0
+        assert status(world, "c")["phase"] == "Running"
+
+    play(scenario, tmp_path, events=events)
+
+
+@both
+def test_one_exit_restarts_all(tmp_path: Path, events: bool) -> None:
+    """Init containers too, in the same sandbox; also when the agent dies in the middle of it."""
+
+    async def scenario(world: World) -> None:
+        asks_for_it = container("asks", "flakyrun", **on_exit("RestartAllContainers", 1))
+        init = [container("i", "done"), sidecar("s")]
+        seen: list[str] = []
+        world.registry.store.subscribe(
+            lambda change: seen.append(condition(world, "a", "AllContainersRestarting"))
+        )
+
+        def on_step(where: str, what: str, number: int) -> None:
+            if (where, what) == ("answer", "RemoveContainer"):
+                world.on_step = None
+                world.die()
+
+        world.on_step = on_step
+        world.user.create(pod("a", [asks_for_it, container("other", "run")], init=init))
+        await until(world, lambda: not world.alive, 30)
+        await world.buried()
+        world.start()
+        await until(
+            world,
+            lambda: (
+                condition(world, "a", "Ready") == "True"
+                and {e["restartCount"] for e in entries(status(world, "a")).values()} == {2}
+            ),
+            60,
+        )
+        assert "True" in seen
+        assert condition(world, "a", "AllContainersRestarting") == "False"
+        assert len(world.runtime.sandboxes) == 1
+
+    play(scenario, tmp_path, events=events)
+
+
+@both
+def test_a_lost_sandbox_counts_as_a_restart_of_each(tmp_path: Path, events: bool) -> None:
+    async def scenario(world: World) -> None:
+        init = [container("i", "done"), sidecar("s")]
+        world.user.create(pod("a", [container("c", "run"), container("d", "run")], init=init))
+        await world.converges(10)
+        for sandbox in list(world.runtime.sandboxes.values()):
+            for each in world.runtime.running():
+                world.runtime.kill_container(each, 9)
+            world.runtime.kill_sandbox(sandbox)
+        await until(
+            world,
+            lambda: {e["restartCount"] for e in entries(status(world, "a")).values()} == {1},
+            30,
+        )
+        await world.converges(30)
+        for name in ("c", "d", "s"):
+            last = entries(status(world, "a"))[name]["lastState"]["terminated"]
+            assert last["exitCode"] == 9
+        await world.kill()
+        world.start()
+        await asyncio.sleep(30)
+        assert {e["restartCount"] for e in entries(status(world, "a")).values()} == {1}
+
+    play(scenario, tmp_path, events=events)
+
+
+@both
+def test_gates_of_readiness(tmp_path: Path, events: bool) -> None:
+    """The pod is Ready when somebody else says so, too, and at once."""
+
+    def say(world: World, what: str) -> None:
+        gate = {"type": "example.com/gate", "status": what}
+        patch = {"status": {"conditions": [gate]}}
+        world.registry.patch(ADMIN, "pods", "a", patch, NAMESPACE, subresource="status")
+
+    async def scenario(world: World) -> None:
+        gates = [{"conditionType": "example.com/gate"}]
+        world.user.create(pod("a", [container("c", "run")], readinessGates=gates))
+        await until(world, lambda: condition(world, "a", "ContainersReady") == "True")
+        assert condition(world, "a", "Ready") == "False"
+        for what in ("True", "False", "True"):
+            say(world, what)
+            took = await until(world, lambda what=what: condition(world, "a", "Ready") == what)  # type: ignore[misc]
+            assert took < 1.0
+            assert condition(world, "a", "example.com/gate") == what, "it stays as it was said"
+        await world.kill()
+        world.start()
+        await asyncio.sleep(30)
+        assert condition(world, "a", "Ready") == "True"
+
+    play(scenario, tmp_path, events=events)
+
+
+@both
+def test_an_ephemeral_container_runs_once(tmp_path: Path, events: bool) -> None:
+    async def scenario(world: World) -> None:
+        world.user.create(pod("a", [container("c", "run")]))
+        await world.converges(10)
+        main = [c.id for c in world.runtime.running()]
+        world.user.debug("a", container("debug", "fail", targetContainerName="c"))
+        await until(world, lambda: "terminated" in state(world, "a", "debug"), 10)
+        assert state(world, "a", "debug")["terminated"]["exitCode"] == 3
+        await world.kill()
+        world.start()
+        await asyncio.sleep(60)
+        made = [c for c in world.runtime.containers.values() if c.name == "debug"]
+        assert len(made) == 1, "it is never started again"
+        assert [c.id for c in world.runtime.running()] == main
+        assert condition(world, "a", "Ready") == "True"
+        generation = (world.user.get("a") or {})["metadata"]["generation"]
+        assert status(world, "a")["observedGeneration"] == generation == 2
+
+    play(scenario, tmp_path, events=events)
+
+
+@both
+def test_what_ended_is_known_when_its_records_are_gone(tmp_path: Path, events: bool) -> None:
+    """As after a machine's restart with an empty runtime: no end is guessed that was known."""
+
+    async def scenario(world: World) -> None:
+        world.user.create(pod("loops", [container("c", "failslow")]))
+        world.user.create(pod("done", [container("c", "doneslow")], restart="Never"))
+        await until(
+            world, lambda: entries(status(world, "loops")).get("c", {}).get("restartCount") == 1, 60
+        )
+        await until(world, lambda: status(world, "done").get("phase") == "Succeeded")
+        await world.kill()
+        world.runtime.lose_everything()
+        world.start()
+        await until(world, lambda: entries(status(world, "loops"))["c"]["restartCount"] == 2, 60)
+        last = entries(status(world, "loops"))["c"]["lastState"]["terminated"]
+        assert (last["exitCode"], last["reason"]) == (7, "Error")
+        assert status(world, "done")["phase"] == "Succeeded"
+        assert state(world, "done", "c")["terminated"]["exitCode"] == 0
+
+    play(scenario, tmp_path, events=events)
+
+
+def test_a_probe_has_a_grace_period_of_its_own(tmp_path: Path) -> None:
+    """What doesn't answer is killed after 2 s, not after the pod's 60."""
+
+    async def story(world: ExecWorld) -> None:
+        probe = asks("alive?", terminationGracePeriodSeconds=2)
+        world.user.create(pod("a", [container("c", "stubborn", livenessProbe=probe)], grace=60))
+        await world.until(lambda: world.ready("a"))
+        world.says["alive?"] = lambda: 1
+        took = await world.until(lambda: world.entry("a")["restartCount"] == 1)
+        assert 2.0 < took < 4.5
+
+    live(tmp_path, story)
