@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.hostname import HostnameError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError
@@ -64,6 +66,7 @@ class ContainerMounts:
         self._features = features or RuntimeFeatures()
         self._handler = handler
         self._node_hosts = node_hosts
+        self._patient = PatientThreads()
 
     async def prepare(
         self,
@@ -88,8 +91,14 @@ class ContainerMounts:
         hosts = etc_hosts.is_managed(pod, container, pod_ips)
         if not sub_paths and not hosts:
             return decided
-        return await asyncio.to_thread(
-            self._make, pod, container["name"], pod_ips if hosts else None, sub_paths, decided
+        # parts of what is not ours may be on a disk that does not answer
+        own = f"{self._pods_dir}/"
+        foreign = any(m.index in sub_paths and not m.host_path.startswith(own) for m in mounts)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._patient if foreign else None,
+            partial(
+                self._make, pod, container["name"], pod_ips if hosts else None, sub_paths, decided
+            ),
         )
 
     def _decide(

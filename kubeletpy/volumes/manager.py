@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.metrics.families import Families
@@ -90,6 +91,7 @@ class NodeVolumes:
         self._pods: dict[str, _PodState] = {}
         self._busy: dict[str, asyncio.Future[Any]] = {}
         self._tear_downs = asyncio.Semaphore(TEAR_DOWNS_AT_ONCE)
+        self._patient = PatientThreads()
 
     async def set_up(self, pod: Pod) -> Mapping[str, Sequence[Mount]]:
         """Make all volumes the pod uses, or bring them up to date.
@@ -114,7 +116,10 @@ class NodeVolumes:
                 (self._allocatable or {}).get("memory"),
                 self._clock.now(),
             )
-            outcomes = await self._in_thread(pod.uid, partial(set_up_all, work, setting))
+            apart = any(item.volume.kind == "hostPath" for item in work)
+            outcomes = await self._in_thread(
+                pod.uid, partial(set_up_all, work, setting), self._patient if apart else None
+            )
             self._accounts.worked(pod.uid, outcomes, asyncio.get_running_loop().time())
             failed = {made.volume.name: made.problem for made in outcomes if made.problem}
             for item in work:
@@ -256,9 +261,11 @@ class NodeVolumes:
         if busy is not None and not busy.done():
             await asyncio.wait([busy])
 
-    async def _in_thread(self, uid: str, work: Callable[[], T]) -> T:
+    async def _in_thread(
+        self, uid: str, work: Callable[[], T], executor: PatientThreads | None = None
+    ) -> T:
         """Do file work of one pod; it goes on when the caller is cancelled."""
-        running = asyncio.ensure_future(asyncio.to_thread(work))
+        running = asyncio.get_running_loop().run_in_executor(executor, work)
         self._busy[uid] = running
         running.add_done_callback(partial(self._done, uid))
         return await asyncio.shield(running)

@@ -468,3 +468,23 @@ async def test_a_sweep_is_followed_by_another_until_nothing_is_found(node: Node)
         directories.sweep_soon(())
         await directories.close()
     assert len(again) == 3
+
+
+async def test_disks_of_others_that_do_not_answer_hold_up_their_pods_only(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr("kubeletpy.volumes.host_path.prepare", lambda path, kind: answers.wait(30))
+    gone = {"name": "v", "hostPath": {"path": "/mnt/gone", "type": "Directory"}}
+    held = [
+        asyncio.ensure_future(node.volumes.set_up(pod_of(gone, uid=f"u{number}")))
+        for number in range(40)
+    ]
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.wait(held, timeout=0.2)
+            await node.volumes.set_up(pod_of({"name": "v", "emptyDir": {}}))
+        assert not any(each.done() for each in held)
+    finally:
+        answers.set()
+    await asyncio.gather(*held)
