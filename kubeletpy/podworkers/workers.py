@@ -15,8 +15,8 @@ from dataclasses import replace
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.history import DecisionHistory, LastStep, why_terminating
+from kubeletpy.podworkers.kill_waits import KillWaits
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import (
     KillOptions,
@@ -46,10 +46,10 @@ from kubeletpy.podworkers.records import (
 from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.podworkers.steps import StepRunner
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.runtime_manager.results import Decision
-from kubeletpy.trace.spans import Traces, phase
+from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +92,7 @@ class AsyncPodWorkers(WorkerQueries):
         """
         self.machine = WorkerMachine(settings)
         super().__init__(self.machine)
-        self._syncer = syncer
         self._cache = cache
-        self._runtime = runtime
         self._recorder = recorder
         self._clock = clock
         self._rng = rng or random.Random()
@@ -104,12 +102,15 @@ class AsyncPodWorkers(WorkerQueries):
         self.traces = Traces() if traces is None else traces
         self.last_steps: dict[str, LastStep] = {}
         """How the last step of each pod ended, for explain."""
+        self._steps = StepRunner(
+            syncer, cache, runtime, recorder, traces=self.traces, ends=self._ends
+        )
         self._metrics = metrics or NoWorkerMetrics()
         self._on_finished = on_finished
         self._event_log = event_log
         self._tasks: dict[str, asyncio.Task[SyncOutcome]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._kill_waits = KillWaits()
         self._changed: set[str] = set()
         """Pods whose runtime status changed while a step ran."""
         self._closed = False
@@ -148,11 +149,8 @@ class AsyncPodWorkers(WorkerQueries):
         record = self.machine.records.get(pod.uid)
         if record is None or record.terminated_at is not None:
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(pod.uid, []).append(waiter)
         try:
-            async with asyncio.timeout(max(grace + grace // 2, MIN_KILL_WAIT)):
-                await waiter
+            await self._kill_waits.wait(pod.uid, max(grace + grace // 2, MIN_KILL_WAIT))
         except TimeoutError:
             self._recorder.event(
                 pod_reference(pod),
@@ -161,12 +159,6 @@ class AsyncPodWorkers(WorkerQueries):
                 "Container runtime did not kill the pod within specified grace period.",
             )
             raise
-        finally:
-            waiters = self._waiters.get(pod.uid, [])
-            if waiter in waiters:
-                waiters.remove(waiter)
-            if not waiters:
-                self._waiters.pop(pod.uid, None)
 
     def sync_known_pods(self, desired: Iterable[Pod]) -> Mapping[str, str]:
         """The orphan pass: terminate what is no longer desired; uid -> worker state."""
@@ -230,9 +222,7 @@ class AsyncPodWorkers(WorkerQueries):
                 loop = asyncio.get_running_loop()
                 self._timers[uid] = loop.call_later(delay, self._due, uid)
             case Terminated(uid):
-                for waiter in self._waiters.pop(uid, ()):
-                    if not waiter.done():
-                        waiter.set_result(None)
+                self._kill_waits.terminated(uid)
             case Finished(uid) | Forgotten(uid):
                 self._cancel_timer(uid)
                 self._changed.discard(uid)
@@ -268,9 +258,12 @@ class AsyncPodWorkers(WorkerQueries):
         if step.work.type is UpdateType.CREATE and step.work.received_at:
             self._metrics.worker_started(loop.time() - step.work.received_at)
         self._note_start(step)
-        task = loop.create_task(self._step(step), name=f"pod-worker {step.uid}")
+        task = loop.create_task(self._steps.run(step), name=f"pod-worker {step.uid}")
         self._tasks[step.uid] = task
         task.add_done_callback(lambda done: self._done(step, done))
+
+    def _ends(self, uid: str) -> bool:
+        return self._closed or self.is_termination_requested(uid)
 
     def _done(self, step: RunStep, task: asyncio.Task[SyncOutcome]) -> None:
         del self._tasks[step.uid]
@@ -326,51 +319,3 @@ class AsyncPodWorkers(WorkerQueries):
         if record is None or record.finished or (entry is not None and entry.own):
             return
         self._wake(uid)
-
-    async def _step(self, step: RunStep) -> SyncOutcome:
-        work, uid = step.work, step.uid
-        named = work.pod or work.runtime_pod
-        assert named is not None
-        trace = self.traces.enter(uid, named.namespace, named.name)
-        if step.stage is not Stage.SYNC:
-            trace.ending()
-        if work.pod is None:
-            assert work.runtime_pod is not None
-            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
-        pod = work.pod
-        try:
-            status = await self._status(pod)
-        except CRIError as error:
-            message = f"error determining status: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, "FailedSync", message)
-            return SyncOutcome(error=message)
-        match step.stage:
-            case Stage.SYNC:
-                return await self._syncer.sync_pod(
-                    work.type,
-                    pod,
-                    work.mirror,
-                    status,
-                    lambda: self._closed or self.is_termination_requested(uid),
-                )
-            case Stage.TERMINATING:
-                return await self._syncer.sync_terminating_pod(
-                    pod, status, step.grace, step.status_override
-                )
-            case _:
-                return await self._syncer.sync_terminated_pod(pod, status)
-
-    async def _status(self, pod: Pod) -> PodRuntimeStatus:
-        """The pod as the runtime has it: from the cache if that is certain, else asked."""
-        usable = self._cache.usable(pod.uid)
-        if usable is not None:
-            return usable
-        if self._cache.known_absent(pod.uid):
-            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        with phase("ask the runtime for the pod"):
-            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
-        if status.empty and self._cache.get(pod.uid) is None:
-            self._cache.confirm_absent(pod.uid)
-            return status
-        self._cache.set(status, own=True)
-        return self._cache.usable(pod.uid) or status

@@ -42,7 +42,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
         "waiting names": agent.workers.machine.names._waiting,
         "worker tasks": agent.workers._tasks,
         "worker timers": agent.workers._timers,
-        "worker waiters": agent.workers._waiters,
+        "worker waiters": agent.workers._kill_waits._waiting,
         "worker changes": agent.workers._changed,
         "status cache": list(agent.cache),
         "running pods": agent.cache._running,

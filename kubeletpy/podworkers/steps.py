@@ -1,0 +1,88 @@
+"""One step of a pod worker: finds the pod's status and hands both to the syncer.
+
+Must never decide which step comes next, nor keep anything between steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import PodSyncer, SyncOutcome
+from kubeletpy.podworkers.records import RunStep, Stage
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.trace.spans import Traces, phase
+
+
+class StepRunner:
+    """Runs steps; ``ends`` says of a uid whether its sync is to give up for its end."""
+
+    def __init__(
+        self,
+        syncer: PodSyncer,
+        cache: PodStatusCache,
+        runtime: RuntimeManager,
+        recorder: EventRecorder,
+        *,
+        traces: Traces,
+        ends: Callable[[str], bool],
+    ) -> None:
+        self._syncer = syncer
+        self._cache = cache
+        self._runtime = runtime
+        self._recorder = recorder
+        self._traces = traces
+        self._ends = ends
+
+    async def run(self, step: RunStep) -> SyncOutcome:
+        """One step of a pod: its status first, then what the stage is."""
+        work, uid = step.work, step.uid
+        named = work.pod or work.runtime_pod
+        assert named is not None
+        trace = self._traces.enter(uid, named.namespace, named.name)
+        if step.stage is not Stage.SYNC:
+            trace.ending()
+        if work.pod is None:
+            assert work.runtime_pod is not None
+            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
+        pod = work.pod
+        try:
+            status = await self._status(pod)
+        except CRIError as error:
+            message = f"error determining status: {error}"
+            self._recorder.event(pod_reference(pod), WARNING, "FailedSync", message)
+            return SyncOutcome(error=message)
+        match step.stage:
+            case Stage.SYNC:
+                return await self._syncer.sync_pod(
+                    work.type,
+                    pod,
+                    work.mirror,
+                    status,
+                    lambda: self._ends(uid),
+                )
+            case Stage.TERMINATING:
+                return await self._syncer.sync_terminating_pod(
+                    pod, status, step.grace, step.status_override
+                )
+            case _:
+                return await self._syncer.sync_terminated_pod(pod, status)
+
+    async def _status(self, pod: Pod) -> PodRuntimeStatus:
+        """The pod as the runtime has it: from the cache if that is certain, else asked."""
+        usable = self._cache.usable(pod.uid)
+        if usable is not None:
+            return usable
+        if self._cache.known_absent(pod.uid):
+            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
+        with phase("ask the runtime for the pod"):
+            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
+        if status.empty and self._cache.get(pod.uid) is None:
+            self._cache.confirm_absent(pod.uid)
+            return status
+        self._cache.set(status, own=True)
+        return self._cache.usable(pod.uid) or status
