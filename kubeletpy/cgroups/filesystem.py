@@ -14,12 +14,11 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kubeletpy.cgroups.errors import CgroupBusy, CgroupError, CgroupsUnavailable
+from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.values import CgroupResources, v1_files, v2_files
 
 log = logging.getLogger(__name__)
 
-MOUNT_POINT = Path("/sys/fs/cgroup")
 USED = ("cpu", "memory", "pids", "hugetlb")
 """Controllers that the agent writes to. Others are the runtime's business."""
 NEEDED = ("cpu", "memory", "pids")
@@ -33,7 +32,7 @@ _BUSY = (errno.EBUSY, errno.ENOTEMPTY)
 
 
 class CgroupFilesystem:
-    """The hierarchies of this machine. Make it with :func:`detect`."""
+    """The hierarchies of this machine. Make it with :func:`~kubeletpy.cgroups.detect.detect`."""
 
     def __init__(self, version: int, hierarchies: Mapping[str, Path], others: tuple[Path, ...]):
         """Args:
@@ -222,49 +221,6 @@ class CgroupFilesystem:
                         f"cgroup {directory} can not hand {name} down to pods: {error}; it must "
                         "have no processes of its own"
                     ) from error
-
-
-def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
-    """The hierarchies below a mount point, with whatever layout it has.
-
-    v1 mixed with an empty v2 tree ("hybrid") is v1.
-
-    Raises:
-        CgroupsUnavailable: none are mounted, or one that is needed is missing.
-    """
-    if (mount_point / "cgroup.controllers").is_file():
-        version = 2
-        others: tuple[Path, ...] = ()
-        offered = (mount_point / "cgroup.controllers").read_text().split()
-        found = dict.fromkeys(offered, mount_point)
-    else:
-        version = 1
-        found, others = _hierarchies(mount_point)
-    missing = [name for name in ("cpu", "memory") if name not in found]
-    if missing:
-        raise CgroupsUnavailable(
-            f"no cgroup controller {' or '.join(missing)} at {mount_point}: mount the cgroup file "
-            "systems, or set cgroupsPerQOS to false and enforceNodeAllocatable to [none]"
-        )
-    return CgroupFilesystem(version, found, others)
-
-
-def _hierarchies(mount_point: Path) -> tuple[dict[str, Path], tuple[Path, ...]]:
-    """v1: controller -> hierarchy, and those that have no controller (systemd, unified)."""
-    found: dict[str, Path] = {}
-    others: list[Path] = []
-    try:
-        entries = sorted(entry for entry in mount_point.iterdir() if entry.is_dir())
-    except OSError:
-        entries = []
-    for entry in entries:
-        if entry.is_symlink() or not (entry / "cgroup.procs").exists():
-            continue
-        if entry.name in ("systemd", "unified"):
-            others.append(entry)
-        for name in entry.name.split(","):
-            found[name] = entry
-    return found, tuple(others)
 
 
 def _safe(path: str) -> str:

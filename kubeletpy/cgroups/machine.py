@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.cgroups.filesystem import MOUNT_POINT
+from kubeletpy.cgroups.detect import MOUNT_POINT
 
 _UNITS = ((1 << 20, "GB"), (1 << 10, "MB"), (1, "KB"))
 """Kibibytes -> unit, as cgroups name page sizes."""

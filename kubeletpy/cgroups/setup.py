@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kubeletpy.cgroups.detect import MOUNT_POINT, detect
 from kubeletpy.cgroups.errors import CgroupError, CgroupsUnavailable
-from kubeletpy.cgroups.filesystem import MOUNT_POINT, detect
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames, parse_existing
 from kubeletpy.cgroups.names import parse_root as parse_cgroup_root

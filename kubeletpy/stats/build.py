@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from functools import cache
 
+from kubeletpy.cgroups.detect import detect
 from kubeletpy.cgroups.errors import CgroupError
-from kubeletpy.cgroups.filesystem import detect
 from kubeletpy.cgroups.names import InvalidCgroupName, parse_existing
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.cgroups.filesystem import detect
+from kubeletpy.cgroups.detect import detect
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.names import PodCgroupNames, parse_root

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kubeletpy.cgroups.filesystem import CgroupFilesystem, detect
+from kubeletpy.cgroups.detect import detect
+from kubeletpy.cgroups.filesystem import CgroupFilesystem
 
 V1 = {
     "cpu,cpuacct": ("cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us"),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.cgroups.detect import detect
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError, CgroupsUnavailable
-from kubeletpy.cgroups.filesystem import detect
 from kubeletpy.cgroups.values import CgroupResources
 from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 
