@@ -8,11 +8,6 @@ from __future__ import annotations
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import Cause
 
-RETENTION_SECONDS = 3600.0
-"""How long an event is kept after its last write."""
-
-MAX_EVENTS = 5000
-
 _TO_NEW = {
     "involvedObject": "regarding",
     "message": "note",

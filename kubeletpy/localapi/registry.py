@@ -17,8 +17,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.localapi import bootstrap, errors, reading
 from kubeletpy.localapi.auth import Request
 from kubeletpy.localapi.cluster import Cluster
-from kubeletpy.localapi.events import MAX_EVENTS, RETENTION_SECONDS
-from kubeletpy.localapi.history import Change
+from kubeletpy.localapi.event_retention import EventRetention
 from kubeletpy.localapi.namespaces import NamespaceController
 from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.removal import Remover
@@ -64,10 +63,11 @@ class Registry(Cluster):
         self._namespaces = NamespaceController(store, self, lambda: root_ca)
         self._remover = Remover(self)
         self._writer = Writer(self, self._remover)
+        self._events = EventRetention(store)
         self._subresources = Subresources(self, self._writer, self._remover)
         store.subscribe(self.watchers.dispatch)
         store.subscribe(self._namespaces.on_change)
-        store.subscribe(self._on_event_change)
+        store.subscribe(self._events.on_change)
         bootstrap.create_missing(self)
         self._namespaces.reconcile_all()
 
@@ -292,19 +292,7 @@ class Registry(Cluster):
 
     def expire_events(self) -> int:
         """Remove events that were last written more than an hour ago; returns how many."""
-        oldest = self.clock.now() - RETENTION_SECONDS
-        expired = [key for key, e in self.store.entries("events") if e.updated < oldest]
-        for namespace, name in expired:
-            self.store.remove("events", namespace, name)
-        return len(expired)
-
-    def _on_event_change(self, change: Change) -> None:
-        if change.resource != "events" or change.type != "ADDED":
-            return
-        if self.store.count("events") > MAX_EVENTS:
-            pairs = self.store.entries("events")
-            namespace, name = min(pairs, key=lambda pair: pair[1].revision)[0]
-            self.store.remove("events", namespace, name)
+        return self._events.expire(self.clock.now())
 
     def close(self) -> None:
         """End all watches. The store stays open: it belongs to the caller."""
