@@ -13,17 +13,33 @@ from kubeletpy.api import types as api
 HIDDEN = "***"
 SHORTEST = 4
 """Characters of a value that is looked for: shorter ones are found everywhere."""
+MAX_CHARACTERS, MAX_PARTS = 1 << 20, 20_000
+"""Of values that are looked for: each line of them costs a search of the text."""
+UNSHOWN = "(not shown: the container has too much from secrets to take it out of the message)"
 
 
 def hide_secrets(text: str, container: api.Container, variables: Mapping[str, str]) -> str:
     """An error's text without the values that the container's variables have from secrets."""
-    for value in sorted(_values(container, variables), key=len, reverse=True):
+    values: set[str] = set()
+    left = MAX_CHARACTERS
+    for variable in _from_secrets(container, variables):
+        left -= len(variable)
+        if left >= 0:
+            values.update(_parts(variable))
+        if left < 0 or len(values) > MAX_PARTS:
+            return UNSHOWN
+    for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
 
 
-def _values(container: api.Container, variables: Mapping[str, str]) -> Iterator[str]:
-    """Values that may come from secrets, and their lines: runtimes quote a text's line breaks."""
+def _parts(value: str) -> Iterator[str]:
+    """A value and its lines: runtimes quote a text's line breaks."""
+    yield from (part for part in (value, *value.splitlines()) if len(part) >= SHORTEST)
+
+
+def _from_secrets(container: api.Container, variables: Mapping[str, str]) -> Iterator[str]:
+    """Values that may come from secrets."""
     entries = container.get("env") or ()
     own = {entry.get("name") for entry in entries}
     names = {
@@ -38,4 +54,4 @@ def _values(container: api.Container, variables: Mapping[str, str]) -> Iterator[
     )
     for name, value in variables.items():
         if name in names or (name not in own and name.startswith(prefixes)):
-            yield from (part for part in (value, *value.splitlines()) if len(part) >= SHORTEST)
+            yield value

@@ -6,7 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.runtime_manager.secret_values import hide_secrets
+from kubeletpy.runtime_manager.secret_values import (
+    MAX_CHARACTERS,
+    MAX_PARTS,
+    UNSHOWN,
+    hide_secrets,
+)
 
 ENV = [
     {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
@@ -42,3 +47,17 @@ def test_values_of_secrets_are_hidden(said: str, shown: str) -> None:
 def test_without_secrets_nothing_is() -> None:
     container = cast(Any, {"name": "c", "env": ENV[1:], "envFrom": GROUPS[1:]})
     assert hide_secrets("hush-hush fast", container, VARIABLES) == "hush-hush fast"
+
+
+@pytest.mark.parametrize(
+    "much",
+    [
+        "x" * (MAX_CHARACTERS + 1),
+        "\n".join(f"line {number}" for number in range(MAX_PARTS + 1)),
+    ],
+    ids=["long", "many lines"],
+)
+def test_of_more_than_can_be_looked_for_nothing_is_shown(much: str) -> None:
+    container = cast(Any, {"name": "c", "env": ENV, "envFrom": GROUPS})
+    assert hide_secrets("exec: a word", container, {**VARIABLES, "DB_X": much}) == UNSHOWN
+    assert hide_secrets("exec: a word", container, {**VARIABLES, "MODE": much}) == "exec: a word"
