@@ -28,6 +28,7 @@ REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 LIFETIME_S = 365 * 24 * 3600.0
 """The controller manager's --cluster-signing-duration."""
 BACKDATE_S = 300.0
+RETRY_S = 30.0
 SHORT_S = 8 * 3600.0
 """Certificates that live shorter are not backdated: there is little to take from."""
 
@@ -84,7 +85,11 @@ class CertificateController:
 
     def _on_change(self, change: Change) -> None:
         if change.resource == REQUESTS and change.type != "DELETED":
-            self._waiting[change.object["metadata"]["name"]] = None
+            self._again(change.object["metadata"]["name"])
+
+    def _again(self, name: str) -> None:
+        if self._task is not None:
+            self._waiting[name] = None
             self._woken.set()
 
     async def _run(self) -> None:
@@ -101,6 +106,10 @@ class CertificateController:
                         "A certificate request was not handled",
                         extra={"csr": name, "error": str(error)},
                     )
+                    if isinstance(error, OSError):  # such as a full disk
+                        asyncio.get_running_loop().call_later(RETRY_S, self._again, name)
+                except Exception:  # the boundary of a request: the next one is handled all the same
+                    logger.exception("A certificate request broke its signer", extra={"csr": name})
 
     async def _look(self, name: str) -> None:
         found = self._registry.find(REQUESTS, "", name)

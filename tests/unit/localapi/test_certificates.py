@@ -18,7 +18,12 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.host import openssl, x509
 from kubeletpy.host.openssl import KeyPair
 from kubeletpy.host.x509 import Names
-from kubeletpy.localapi import bootstrap_tokens, client_certificates, csr_rules
+from kubeletpy.localapi import (
+    bootstrap_tokens,
+    client_certificates,
+    csr_controller,
+    csr_rules,
+)
 from kubeletpy.localapi.csr_controller import REQUESTS, CertificateController
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.registry import Registry
@@ -247,6 +252,58 @@ async def test_what_breaks_the_signers_rules_fails(
     found = await decided(registry, "bad")
     assert csr_rules.conditions(found) == {"Approved", "Failed"}
     assert "certificate" not in found["status"]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "/O=system:nodes/CN=system:node:n+O=system:masters",
+        "/O=system:nodes/CN=system:node:n\u2028/O=system:masters",
+        "/O=system:masters/O=x\u2028subject=\u2028    O=system:nodes/CN=system:node:n",
+    ],
+)
+async def test_nobody_becomes_an_administrator_by_the_form_of_a_name(
+    registry: Registry, controller: CertificateController, subject: str
+) -> None:
+    key = x509.new_key()
+    pem = openssl.run("req", "-new", "-key", "/dev/stdin", "-utf8", "-subj", subject, data=key)
+    made = registry.create(
+        JOINING, REQUESTS, request.request_object("evil", request.CLIENT_SIGNER, pem)
+    )
+    ordinary, _ = wanted("later", NODE, request.CLIENT_SIGNER)
+    registry.create(JOINING, REQUESTS, ordinary)
+    await decided(registry, "later")
+    found = registry.find(REQUESTS, "", "evil")
+    assert found is not None
+    assert not csr_rules.conditions(found), "it is not approved by itself"
+    approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
+    registry.update(ADMIN, REQUESTS, approved, name="evil", subresource="approval")
+    found = await decided(registry, "evil")
+    assert csr_rules.conditions(found) == {"Approved", "Failed"}
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("a bug")])
+async def test_a_request_that_can_not_be_handled_keeps_no_other(
+    registry: Registry,
+    controller: CertificateController,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    monkeypatch.setattr(csr_controller, "RETRY_S", 0.0)
+    errors, read = [error], x509.read_request
+
+    def first_fails(pem: bytes) -> Names:
+        if errors:
+            raise errors.pop()
+        return read(pem)
+
+    monkeypatch.setattr(x509, "read_request", first_fails)
+    for name in ("first", "second"):
+        obj, _ = wanted(name, NODE, request.CLIENT_SIGNER)
+        registry.create(JOINING, REQUESTS, obj)
+    assert "certificate" in (await decided(registry, "second"))["status"]
+    if isinstance(error, OSError):
+        assert "certificate" in (await decided(registry, "first"))["status"]
 
 
 def test_a_node_asks_for_itself_only(registry: Registry) -> None:
