@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CONNECT_S = 30.0
 BLOCK = 256 << 10
+MAX_TEXT = 32 << 20
+"""Bytes of a node's answer that is read as a whole."""
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NOT_PASSED = HOP_HEADERS | {"connection", "upgrade", "accept-encoding"}
 _OF_A_HOP = frozenset(
@@ -103,7 +105,12 @@ class NodeProxy:
             ) as answer:
                 if answer.status != 200:
                     raise errors.unavailable(f"node {address.name} answers {answer.status}")
-                return await answer.text()
+                text = bytearray()
+                async for piece in answer.content.iter_any():
+                    text += piece
+                    if len(text) > MAX_TEXT:
+                        raise errors.unavailable(f"node {address.name} answers too much")
+                return text.decode("utf-8", "replace")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise errors.unavailable(f"error dialing backend: {error}") from error
 
