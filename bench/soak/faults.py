@@ -21,6 +21,8 @@ from bench.stand import Stand
 
 OTHERS_EVERY = 14.0
 LONGEST = 8.0
+KILLED = "by kill -9"
+"""How many of the restarts of containerd were not in order."""
 READY_WITHIN = 60.0
 LOOK = 0.1
 _SOON = 0.05
@@ -110,8 +112,9 @@ class Faults:
 
     async def _containerd(self, seconds: float) -> None:
         runtime = self._stand.agent_runtime
-        end = runtime.kill if self._draw.random() < 0.5 else runtime.stop
-        await asyncio.to_thread(end)
+        killed = self._draw.random() < 0.5
+        self.counts[KILLED] += killed
+        await asyncio.to_thread(runtime.kill if killed else runtime.stop)
         await asyncio.sleep(seconds / 4)
         await asyncio.to_thread(runtime.start)
 

@@ -75,8 +75,15 @@ def files(stand: Stand) -> set[str]:
     }
 
 
-def left(stand: Stand, before: set[str]) -> list[str]:
-    """What is left of pods; ``before``: the files that an agent without pods has."""
+def left(stand: Stand, before: set[str], lost_shims: int = 0) -> list[str]:
+    """What is left of pods.
+
+    Args:
+        stand: where to look.
+        before: the files that an agent without pods has.
+        lost_shims: so many shims may be there that no sandbox belongs to: a containerd that is
+            killed while it starts one does not know of it afterwards, so that no client can end it.
+    """
     found = [f"API: pod {name}" for name in stand.pods.latest]
     with RawRuntime(stand.agent_runtime.socket) as raw:
         found += [f"runtime: sandbox {each.metadata.name}" for each in raw.sandboxes()]
@@ -86,6 +93,9 @@ def left(stand: Stand, before: set[str]) -> list[str]:
     found += [f"cgroup: {path}" for path in _pod_cgroups()]
     found += _checkpoints(stand.root_dir)
     found += [f"link: {path}" for path in _links(stand.logs)]
+    processes = shims(stand.agent_runtime.directory)
+    if len(processes) > lost_shims:
+        found += [f"shim: {pid}" for pid in processes]
     return found + _of_runtime(stand)
 
 
@@ -124,9 +134,7 @@ def _of_runtime(stand: Stand) -> list[str]:
     spaces = runtime.directory / "state"
     found = [f"address: {path.name}" for path in addresses.glob("[0-9]*")]
     found += [f"network result: {p.name}" for p in CNI_RESULTS.glob(f"{runtime.network.name}-*")]
-    found += [f"network namespace: {path}" for path in spaces.glob("*/netns/*")]
-    found += [f"shim: {pid}" for pid in shims(runtime.directory)]
-    return found
+    return found + [f"network namespace: {path}" for path in spaces.glob("*/netns/*")]
 
 
 def log_lines(stand: Stand) -> list[str]:

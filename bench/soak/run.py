@@ -21,7 +21,7 @@ import yaml
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
 from bench.soak.door import Door
-from bench.soak.faults import Faults
+from bench.soak.faults import KILLED, Faults
 from bench.soak.health import Health
 from bench.soak.history import History
 from bench.soak.leftovers import Process, files, left, log_lines, process
@@ -120,8 +120,9 @@ class _Run:
             SETTLES_WITHIN, "after the churn", lambda: unsettled(self.stand)
         )
         await self.churn.remove_all()
+        lost = self.faults.counts[KILLED]
         result.emptied = await self.until(
-            EMPTY_WITHIN, "at the end", lambda: asyncio.to_thread(left, self.stand, empty)
+            EMPTY_WITHIN, "at the end", lambda: asyncio.to_thread(left, self.stand, empty, lost)
         )
         self.history.overdue(self.health.seconds)
         result.after = await self.look()
