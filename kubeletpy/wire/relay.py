@@ -34,7 +34,7 @@ class RelayEnd(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on."""
-        self._relay.moved = True
+        self._relay.moved_at = self._relay.loop.time()
         if self.other.transport is not None:
             self.other.transport.write(data)
 
@@ -61,10 +61,11 @@ class Relay:
     def __init__(self) -> None:
         self.near, self.far = RelayEnd(self), RelayEnd(self)
         self.near.other, self.far.other = self.far, self.near
-        self.moved = False
+        self.loop = asyncio.get_running_loop()
+        self.moved_at = self.loop.time()
         self._lost: set[RelayEnd] = set()
         self._flush: asyncio.TimerHandle | None = None
-        self._finished = asyncio.get_running_loop().create_future()
+        self._finished = self.loop.create_future()
 
     async def run(
         self,
@@ -81,16 +82,15 @@ class Relay:
             idle_timeout: seconds without a byte after which both are closed; 0 for never.
             near_first, far_first: bytes already read of each end, to be passed on first.
         """
-        loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
 
         def look() -> None:
             nonlocal timer
-            if not self.moved:
+            left = self.moved_at + idle_timeout - self.loop.time()
+            if left <= 0:
                 self.abort()
                 return
-            self.moved = False
-            timer = loop.call_later(idle_timeout, look)
+            timer = self.loop.call_later(left, look)
 
         try:
             self.near.bind(near)
@@ -104,7 +104,7 @@ class Relay:
             if near.is_closing() or far.is_closing():
                 self.close()
             if idle_timeout > 0:
-                timer = loop.call_later(idle_timeout, look)
+                timer = self.loop.call_later(idle_timeout, look)
             await self._finished
         finally:
             for each in (timer, self._flush):
@@ -118,7 +118,7 @@ class Relay:
             if end.transport is not None and not end.transport.is_closing():
                 end.transport.close()
         if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self.abort)
+            self._flush = self.loop.call_later(FLUSH_S, self.abort)
 
     def abort(self) -> None:
         """Close both ends at once."""

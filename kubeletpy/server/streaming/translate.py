@@ -35,7 +35,8 @@ class Translation:
         self._writer = writer
         self._numbers: dict[int, int] = {}
         self._decoder = spdy.Decoder()
-        self.moved = False
+        self._now = asyncio.get_running_loop().time
+        self.moved_at = self._now()
 
     async def run(self, streams: Streams) -> None:
         """Carry everything until the process has ended or the client has gone."""
@@ -70,7 +71,7 @@ class Translation:
             piece = await self._reader.read(READ)
             if not piece:
                 return
-            self.moved = True
+            self.moved_at = self._now()
             for frame in self._decoder.feed(piece):
                 if frame.kind == spdy.PING:
                     self._writer.write(spdy.ping_answer(frame.stream))
@@ -82,7 +83,7 @@ class Translation:
 
     async def _to_runtime(self) -> None:
         async for message in self._socket:
-            self.moved = True
+            self.moved_at = self._now()
             if message.type is not WSMsgType.BINARY or not message.data:
                 continue
             channel, content = message.data[0], message.data[1:]
@@ -113,7 +114,8 @@ class Tunnel:
         self._socket = socket
         self._reader = reader
         self._writer = writer
-        self.moved = False
+        self._now = asyncio.get_running_loop().time
+        self.moved_at = self._now()
 
     async def run(self) -> None:
         """Carry everything until either side closes."""
@@ -126,12 +128,12 @@ class Tunnel:
 
     async def _to_client(self) -> None:
         while piece := await self._reader.read(READ):
-            self.moved = True
+            self.moved_at = self._now()
             await self._socket.send_bytes(piece)
 
     async def _to_runtime(self) -> None:
         async for message in self._socket:
-            self.moved = True
+            self.moved_at = self._now()
             if message.type is WSMsgType.BINARY:
                 self._writer.write(message.data)
                 await self._writer.drain()

@@ -151,6 +151,22 @@ async def test_what_is_idle_too_long_is_closed() -> None:
         await chain.until_no_connection()
 
 
+async def test_idleness_counts_from_the_last_byte() -> None:
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        await asyncio.sleep(0.1)
+        writer.write(b"x")
+        await reader.read()
+
+    async with Chain(wait, idle=1) as chain:
+        reader, writer, _ = await chain.connect()
+        assert await reader.readexactly(1) == b"x"
+        async with asyncio.timeout(1.6):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "body"),
     [
