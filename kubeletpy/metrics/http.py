@@ -8,7 +8,7 @@ LABELS = ("method", "path", "server_type", "long_running")
 
 
 class HttpMetrics:
-    """``path`` is the route's first segment, ``server_type`` readwrite or readonly."""
+    """``path``: a route's first part, of metrics two; ``server_type``: readwrite or readonly."""
 
     def __init__(self, families: Families) -> None:
         self.requests = families.bounded_counter(
@@ -19,6 +19,11 @@ class HttpMetrics:
         )
         self.inflight_requests = families.gauge(
             "kubelet_http_inflight_requests", "Requests under way.", *LABELS
+        )
+        self.websocket_streams = families.counter(
+            "kubelet_websocket_streaming_requests_total",
+            "Streams over WebSockets that the runtime does not speak itself.",
+            "subresource",
         )
         self._provider = families.gauge(
             "kubelet_metrics_provider", "1 for what /metrics/cadvisor is made from.", "provider"

@@ -49,3 +49,12 @@ class ProcessMetrics:
         """Feature gates: name -> (stage: "" for GA, else BETA, ALPHA, DEPRECATED; whether on)."""
         for name, (stage, enabled) in gates.items():
             self.feature_enabled.labels(name, stage).set(1 if enabled else 0)
+
+
+def show_start(families: Families) -> None:
+    """Have families with an endpoint of their own say when the process started, too."""
+    started = families.gauge("process_start_time_seconds", "Start of the process, Unix seconds.")
+    found = ProcessCollector(registry=None).collect()
+    at = next((m.samples[0].value for m in found if m.name == "process_start_time_seconds"), None)
+    if at is not None:
+        started.set(at)

@@ -15,7 +15,7 @@ from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
 from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
-from kubeletpy.metrics.process import ProcessMetrics
+from kubeletpy.metrics.process import ProcessMetrics, show_start
 from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
@@ -48,6 +48,7 @@ class Metrics:
         apart = Families()
         self.probe_registry = apart.registry
         self.probes = ProbeMetrics(apart)
+        show_start(apart)
         checks = Families()
         self.sli_registry = checks.registry
         self.health = HealthMetrics(checks)

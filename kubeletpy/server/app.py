@@ -177,10 +177,10 @@ class AgentServer:
             raise web.HTTPForbidden(text=refusal(identity.user, verb, subresources))
 
     def _labels(self, request: web.Request, route: Route | None) -> tuple[Any, ...]:
-        first = route.paths[0].split("/")[1] if route is not None else "other"
+        shown = route.folder if route is not None else "other"
         long_running = "true" if route is not None and route.long_running else "false"
         method = request.method if verb_of(request.method) else "other"
-        return method, first, self._type, long_running
+        return method, shown, self._type, long_running
 
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:

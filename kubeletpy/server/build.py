@@ -116,7 +116,7 @@ class Ports:
             )
         streams = LogStreams(view.pod_logs_dir, view.cache)
         stack.callback(streams.close)
-        link = RuntimeLink(settings.idle_timeout)
+        link = RuntimeLink(settings.idle_timeout, metrics)
         logs = log_handler.handler(
             view,
             streams,

@@ -63,7 +63,9 @@ def handlers(view: NodeView) -> Mapping[str, Handler]:
         return web.Response(text=text, status=200 if healthy else 500)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
-        return web.Response(body=view.render_metrics(), headers={"Content-Type": CONTENT_TYPE})
+        logs = await view.stats.log_metrics() if view.stats is not None else b""
+        body = view.render_metrics() + logs
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def probe_metrics(_request: web.Request) -> web.StreamResponse:
         body = view.render_probe_metrics()

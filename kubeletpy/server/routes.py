@@ -45,6 +45,12 @@ class Route:
     read_only: bool = False
     long_running: bool = False
 
+    @property
+    def folder(self) -> str:
+        """The first part of its path, of metrics the first two: how requests are counted."""
+        parts = self.paths[0].split("/")[1:]
+        return "/".join(parts[:2] if parts[0] == "metrics" else parts[:1])
+
 
 _POD = "/{namespace}/{pod}"
 _UID = "/{namespace}/{pod}/{uid}"

@@ -27,7 +27,7 @@ from kubeletpy.stats.locate import Locator
 from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.stats.pod_files import PodFiles, RunningPod
 from kubeletpy.stats.shared import Shared
-from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, Reading, TreeUse
+from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, PodRef, Reading, TreeUse
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,10 @@ class StatsCollector:
     async def disks(self) -> Disks:
         """File systems, volumes, logs: some of it up to a minute old."""
         return await self._disks.get()
+
+    def refs(self) -> Mapping[str, PodRef]:
+        """The pods that run, by uid."""
+        return {pod.ref.uid: pod.ref for pod in self._running()}
 
     async def close(self) -> None:
         """Stop measuring."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.stats import cadvisor, cri_metrics, proc_text, resource
+from kubeletpy.stats import cadvisor, cri_metrics, log_metrics, proc_text, resource
 from kubeletpy.stats.cadvisor import Machine
 from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.group_files import read_text
@@ -63,6 +63,10 @@ class StatsViews:
     async def resource_metrics(self) -> bytes:
         """The scrape of /metrics/resource."""
         return await asyncio.to_thread(resource.render, await self._read(detail=False))
+
+    async def log_metrics(self) -> bytes:
+        """What the logs of containers take, for /metrics."""
+        return log_metrics.render(await self._collector.disks(), self._collector.refs())
 
     async def cadvisor_metrics(self) -> bytes:
         """The scrape of /metrics/cadvisor."""

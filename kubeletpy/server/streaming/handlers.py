@@ -82,7 +82,7 @@ class StreamHandlers:
             url = await self._view.runtime.exec(wanted)
         except CRIError as error:
             return refused(error)
-        return await self._link.join(request, url, streams)
+        return await self._link.join(request, url, "exec", streams)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -104,7 +104,7 @@ class StreamHandlers:
             url = await self._view.runtime.attach(wanted)
         except CRIError as error:
             return refused(error)
-        return await self._link.join(request, url, streams)
+        return await self._link.join(request, url, "attach", streams)
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)
@@ -127,7 +127,7 @@ class StreamHandlers:
             )
         except CRIError as error:
             return refused(error)
-        return await self._link.join(request, url)
+        return await self._link.join(request, url, "portforward")
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,
@@ -39,19 +40,24 @@ _FORWARD_PROTOCOL = "portforward.k8s.io"
 
 
 class _Carrier(Protocol):
-    moved: bool
+    moved_at: float
+    """When something moved, by the event loop's clock."""
 
 
 class RuntimeLink:
     """Passes upgrades on. ``idle_timeout`` in seconds, 0 for none."""
 
-    def __init__(self, idle_timeout: float) -> None:
+    def __init__(self, idle_timeout: float, metrics: HttpMetrics) -> None:
         self._idle = idle_timeout
+        self._metrics = metrics
 
     async def join(
-        self, request: web.Request, url: str, streams: Streams | None = None
+        self, request: web.Request, url: str, subresource: str, streams: Streams | None = None
     ) -> web.StreamResponse:
-        """Join a client to the runtime's URL until either closes; no ``streams``: port-forward."""
+        """Join a client to the runtime's URL until either closes; no ``streams``: port-forward.
+
+        ``subresource`` of pods, for the metrics: exec, attach or portforward.
+        """
         protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
         way = way_of(request.headers.get("Upgrade", ""), protocols)
         try:
@@ -62,6 +68,7 @@ class RuntimeLink:
                 return await takeover.join(request, answer, idle_timeout=self._idle)
             if (way is Way.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
+            self._metrics.websocket_streams.labels(subresource).inc()
             protocol = _FORWARD_PROTOCOL if streams is None else _EXEC_PROTOCOL
             headers = [
                 ("Connection", "Upgrade"),
@@ -121,12 +128,13 @@ class RuntimeLink:
             await run()
             return
         running = asyncio.ensure_future(run())
+        now = asyncio.get_running_loop().time
         try:
             while not running.done():
-                carrier.moved = False
-                await asyncio.wait({running}, timeout=self._idle)
-                if not running.done() and not carrier.moved:
+                left = carrier.moved_at + self._idle - now()
+                if left <= 0:
                     return
+                await asyncio.wait({running}, timeout=left)
             await running
         finally:
             running.cancel()

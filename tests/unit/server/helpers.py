@@ -119,6 +119,9 @@ class Numbers:
     async def resource_metrics(self) -> bytes:
         return b"a_resource_metric 1\n"
 
+    async def log_metrics(self) -> bytes:
+        return b""
+
 
 def make_view(tmp_path: Path, *pods: JSON, runtime: Any = None) -> NodeView:
     """A node with these pods."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import hashlib
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -127,7 +131,7 @@ class Runtime:
 
 @asynccontextmanager
 async def node(
-    tmp_path: Path, pki: Pki, serve: Serve | None = None
+    tmp_path: Path, pki: Pki, serve: Serve | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Running, Runtime]]:
     runtime = Runtime()
 
@@ -145,7 +149,8 @@ async def node(
     record = ContainerStatus("cid", "c", ContainerState.RUNNING)
     sandbox = SandboxStatus("sid", True)
     view.cache.set(PodRuntimeStatus("u", "p", "n", (sandbox,), (record,), observed_at=1))
-    async with serving(view, None, pki, AccessSettings(always_allow=True)) as server:
+    access = AccessSettings(always_allow=True)
+    async with serving(view, None, pki, access, **settings) as server:
         yield server, runtime
     backend.close()
 
@@ -196,6 +201,40 @@ async def test_a_v5_websocket_can_close_stdin(tmp_path: Path, pki: Pki) -> None:
             assert got == {1: blob, 2: b"to stderr", 3: b'{"status":"Success"}'}
         (asked,) = runtime.asked
         assert (asked.container_id, list(asked.cmd), asked.tty) == ("cid", ["cat", "-"], False)
+
+
+@pytest.mark.parametrize(
+    ("path", "protocol", "first"),
+    [
+        ("/exec/n/p/c?command=cat&input=1&output=1", V5, b"\0x"),
+        ("/portForward/n/p", TUNNEL, b"x"),
+        ("/exec/n/p/c?command=cat&input=1&output=1", "v4.channel.k8s.io", b"\0x"),
+    ],
+)
+async def test_what_is_idle_too_long_is_closed(
+    tmp_path: Path, pki: Pki, path: str, protocol: str, first: bytes
+) -> None:
+    ended = asyncio.Event()
+
+    async def wait(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key = re.search(rb"Sec-WebSocket-Key: (\S+)", head, re.IGNORECASE)
+        if key is None:
+            writer.write(SWITCH)
+        else:
+            digest = hashlib.sha1(key[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
+            writer.write(b"HTTP/1.1 101 Yes\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n")
+            writer.write(b"Sec-WebSocket-Accept: %s\r\n\r\n" % base64.b64encode(digest))
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(1 << 16):
+                pass
+        ended.set()
+
+    async with node(tmp_path, pki, wait, idle_timeout=1) as (server, _):
+        async with websocket(server, path, protocol) as socket, asyncio.timeout(1.8):
+            await socket.send_bytes(first)
+            assert [message async for message in socket] == []
+        async with asyncio.timeout(5):
+            await ended.wait()
 
 
 async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: Pki) -> None:

@@ -1,0 +1,72 @@
+"""Each metric of the kubelet is served as the kubelet does, or named with a reason in the docs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.stats import log_metrics, resource
+from kubeletpy.stats.usage import Disks, PodDisk
+from tests.unit.metrics.test_registry import LABEL, SAMPLE, with_all_series
+from tests.unit.stats.readings import REF, pod, reading, use
+
+ROOT = Path(__file__).resolve().parents[3]
+TABLE = (ROOT / "tests/unit/data/kubelet_metrics.csv").read_text().splitlines()
+ROWS = {(row["endpoint"], row["name"]): row for row in csv.DictReader(TABLE)}
+DOCS = (ROOT / "docs/operations.md").read_text().partition("## Metrics that are not there")[2]
+ABSENT = re.findall(r"`([\w*]+)`", DOCS.partition("\n## ")[0])
+
+
+def families(scrape: bytes) -> dict[str, tuple[str, set[str]]]:
+    """Name -> (type, names of labels)."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    name, kind = "", ""
+    for line in scrape.decode().splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+        elif not line.startswith("#"):
+            sample = SAMPLE.match(line)
+            assert sample is not None, line
+            names = {label for label, _ in LABEL.findall(sample[2] or "")} - {"le"}
+            found.setdefault(name, (kind, names))
+    return found
+
+
+def scrapes() -> dict[str, dict[str, tuple[str, set[str]]]]:
+    """What each endpoint shows."""
+    metrics: Metrics = with_all_series()
+    metrics.health.counted({"ping": lambda: ""})["ping"]()
+    disks = Disks(pods={REF.uid: PodDisk(logs={"main": use(7)})})
+    return {
+        "/metrics": families(metrics.render() + log_metrics.render(disks, {REF.uid: REF})),
+        "/metrics/probes": families(metrics.render_probes()),
+        "/metrics/slis": families(metrics.render_slis()),
+        "/metrics/resource": families(resource.render(reading(pod()))),
+    }
+
+
+SERVED = scrapes()
+
+
+@pytest.mark.parametrize(("endpoint", "name"), ROWS)
+def test_it_is_served_or_explained(endpoint: str, name: str) -> None:
+    row = ROWS[endpoint, name]
+    explained = any(fnmatch(name, pattern) for pattern in ABSENT)
+    served = SERVED[endpoint].get(name)
+    assert explained == (served is None), "docs/operations.md says which are not there"
+    if served is not None:
+        assert served == (row["type"], set(filter(None, row["labels"].split("|"))))
+
+
+def test_probes_say_when_the_process_started() -> None:
+    assert "process_start_time_seconds" in SERVED["/metrics/probes"]
+
+
+@pytest.mark.parametrize("pattern", ABSENT)
+def test_what_is_explained_is_a_metric_of_the_kubelet(pattern: str) -> None:
+    assert any(fnmatch(name, pattern) for _, name in ROWS)
