@@ -57,3 +57,18 @@ def milli_value(text: str | int | float) -> int:
 def whole(amount: Decimal) -> int:
     """A parsed quantity (or a sum) in whole units, rounded up; within a signed 64-bit number."""
     return int(max(-_MAX, min(_MAX, amount.to_integral_value(ROUND_CEILING))))
+
+
+def spelled(amount: int, *, binary: bool) -> str:
+    """The one spelling of an amount that the API has: ``10Mi`` where ``binary``, else ``10M``.
+
+    Source: k8s.io/apimachinery, CanonicalizeBytes (below 1024 always decimal).
+    """
+    step, names = 1000, ("", "k", "M", "G", "T", "P", "E")
+    if binary and amount >= 1024:
+        step, names = 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+    power = 0
+    while amount and power + 1 < len(names) and amount % step == 0:
+        amount //= step
+        power += 1
+    return f"{amount}{names[power]}"

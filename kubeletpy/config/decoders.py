@@ -7,12 +7,14 @@ is not a number). Types as the KubeletConfiguration schema has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from kubeletpy.api import quantity
+from kubeletpy.api.durations import parse_duration
 from kubeletpy.config.problems import Report
-from kubeletpy.config.units import parse_duration, parse_quantity, quantity_value
 
 Decoder = Callable[[object, str, Report], Any]
 """Takes the value, its path and where to report; gives the setting, or None after reporting."""
@@ -81,7 +83,7 @@ def size(value: object, at: str, report: Report) -> int | None:
         return value
     try:
         if isinstance(value, str):
-            return quantity_value(value)
+            return quantity.value(value)
     except ValueError:
         pass
     report.add(at, value, "must be a quantity such as 10Mi")
@@ -156,7 +158,7 @@ def quantity_text(low: str = ">=0") -> Decoder:
     def decode(value: object, at: str, report: Report) -> str | None:
         try:
             if isinstance(value, str):
-                amount = parse_quantity(value)
+                amount = quantity.parse(value)
                 if amount > 0 or (amount == 0 and low == ">=0"):
                     return value
         except ValueError:
@@ -176,36 +178,33 @@ def _percentage(text: str) -> float | None:
 
 def threshold(value: object, at: str, report: Report) -> str | None:
     """An eviction threshold: a quantity above zero or a percentage from 0% to 100%."""
-    if isinstance(value, str):
-        if value.endswith("%"):
-            share = _percentage(value)
-            if share is not None and 0 <= share <= 100:
-                return value
-        else:
-            try:
-                if parse_quantity(value) > 0:
-                    return value
-            except ValueError:
-                pass
+    if _is_amount(value, lambda amount: amount > 0, lambda share: 0 <= share <= 100):
+        return str(value)
     report.add(at, value, "must be a quantity above 0 or a percentage from 0% to 100%, as text")
     return None
 
 
 def reclaim(value: object, at: str, report: Report) -> str | None:
     """An eviction reclaim: a quantity of at least zero or a percentage above zero."""
-    if isinstance(value, str):
-        if value.endswith("%"):
-            share = _percentage(value)
-            if share is not None and 0 < share < float("inf"):
-                return value
-        else:
-            try:
-                if parse_quantity(value) >= 0:
-                    return value
-            except ValueError:
-                pass
+    if _is_amount(value, lambda amount: amount >= 0, lambda share: 0 < share < float("inf")):
+        return str(value)
     report.add(at, value, "must be a quantity of at least 0 or a percentage above 0%, as text")
     return None
+
+
+def _is_amount(
+    value: object, allowed: Callable[[Decimal], bool], allowed_share: Callable[[float], bool]
+) -> bool:
+    """Whether it is a text with a quantity or a percentage that is allowed."""
+    if not isinstance(value, str):
+        return False
+    if value.endswith("%"):
+        share = _percentage(value)
+        return share is not None and allowed_share(share)
+    try:
+        return allowed(quantity.parse(value))
+    except ValueError:
+        return False
 
 
 def grace(value: object, at: str, report: Report) -> float | None:

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from kubeletpy.api.durations import format_duration
+from kubeletpy.api.quantity import spelled
 from kubeletpy.config import decoders
 from kubeletpy.config.fields import API_VERSION, FIELDS, KIND, Field
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import MASKED
 from kubeletpy.config.settings import KubeletSettings, attribute
-from kubeletpy.config.units import format_bytes, format_duration
 
 
 def document(settings: KubeletSettings) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def _encode(field: Field, value: Any) -> Any:
     if field.decode in (decoders.duration, decoders.duration_or_nanoseconds):
         return format_duration(value)
     if field.decode is decoders.size:
-        return format_bytes(value)
+        return spelled(value, binary=True)
     if field.path == "evictionSoftGracePeriod":
         return {key: format_duration(each) for key, each in value.items()}
     return _plain(value)

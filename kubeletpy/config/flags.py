@@ -12,10 +12,10 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from kubeletpy.api.durations import parse_duration
 from kubeletpy.config.flag_rules import check_node_ip, check_node_labels, check_node_name
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
-from kubeletpy.config.units import parse_duration
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kubeletpy.api import quantity
+from kubeletpy.api.durations import format_duration
 from kubeletpy.config.settings import MemoryReservation, Taint
-from kubeletpy.config.units import format_duration, parse_quantity
 
 Rule = Callable[[Any], str]
 
@@ -178,7 +179,7 @@ def memory_reservations(values: tuple[MemoryReservation, ...]) -> str:
         for name, amount in reservation.limits.items():
             if name != "memory" and not name.startswith("hugepages-"):
                 return f"{name!r} is not memory or hugepages-SIZE"
-            if parse_quantity(amount) == 0:
+            if quantity.parse(amount) == 0:
                 return f"{name} of NUMA node {reservation.numa_node} must not be zero"
             if (reservation.numa_node, name) in seen:
                 return f"{name} of NUMA node {reservation.numa_node} is given twice"

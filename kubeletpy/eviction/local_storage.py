@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import parse
+from kubeletpy.api.quantity import parse, spelled
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.resources import pod_limits
@@ -139,7 +139,7 @@ def _pod_limit(pod: Pod) -> Limit | None:
     if size is None:
         return None
     written = [text for text in given if _limit(text) == Limit(size, str(text))]
-    return Limit(size, str(written[0]) if written else _quantity(size, binary=_binary(given)))
+    return Limit(size, str(written[0]) if written else spelled(int(size), binary=_binary(given)))
 
 
 def _limit(text: object) -> Limit | None:
@@ -155,15 +155,3 @@ def _binary(texts: list[str]) -> bool:
     """Whether a sum is written in powers of 1024: as the first amount that is not zero is."""
     nonzero = [str(text) for text in texts if (limit := _limit(text)) and limit.size]
     return bool(nonzero) and nonzero[0].endswith("i")
-
-
-def _quantity(size: Decimal, *, binary: bool) -> str:
-    """The one spelling of an amount that the API has."""
-    amount, step, names = int(size), 1000, ("", "k", "M", "G", "T", "P", "E")
-    if binary and amount >= 1024:
-        step, names = 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-    power = 0
-    while amount and power + 1 < len(names) and amount % step == 0:
-        amount //= step
-        power += 1
-    return f"{amount}{names[power]}"

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
+from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.backoff import PullBackoff
 from kubeletpy.images.credentials import Credential, distinct
-from kubeletpy.images.durations import format_duration
 from kubeletpy.images.errors import ImageError, ImageErrorCode, pull_failure, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics
@@ -121,8 +121,8 @@ class ImagePuller:
             wanted.reference,
             NORMAL,
             "Pulled",
-            f'Successfully pulled image "{wanted.image}" in {format_duration(pulled)} '
-            f"({format_duration(waited)} including waiting). Image size: {size} bytes.",
+            f'Successfully pulled image "{wanted.image}" in {_shown(pulled)} '
+            f"({_shown(waited)} including waiting). Image size: {size} bytes.",
         )
         self._metrics.image_pulled(waited, size)
         self._backoff.forget_expired(self._clock.now())
@@ -194,3 +194,8 @@ def _auth_config(credential: Credential) -> cri.AuthConfig:
         password=credential.password,
         identity_token=credential.identity_token,
     )
+
+
+def _shown(seconds: float) -> str:
+    """A length of time, cut to whole milliseconds as the kubelet does."""
+    return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)

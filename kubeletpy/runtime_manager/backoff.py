@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
+from kubeletpy.api.durations import format_duration
 from kubeletpy.pods.backoff import ExponentialBackoff
 from kubeletpy.pods.fnv import fnv1a_64
 from kubeletpy.pods.pod import Pod
@@ -69,7 +70,7 @@ class CrashLoopBackoff:
             self.next(key, finished_at, now)
             return None
         name = container["name"]
-        delay = format_duration(due - min(finished_at, now))
+        delay = format_duration(round(due - min(finished_at, now)))
         return HeldBack(
             due,
             f"back-off {delay} restarting failed container={name} pod={pod.description}",
@@ -101,12 +102,3 @@ def last_finished_at(status: PodRuntimeStatus, name: str) -> float | None:
         if record.name == name and record.state is ContainerState.EXITED:
             return record.finished_at / 1e9
     return None
-
-
-def format_duration(seconds: float) -> str:
-    """Write whole seconds as the kubelet does: ``10s``, ``2m40s``, ``5m0s``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes}m{rest}s"
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

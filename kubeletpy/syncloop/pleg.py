@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -117,8 +118,8 @@ class Pleg:
         if elapsed <= threshold:
             return ""
         return (
-            f"pleg was last seen active {go_duration(elapsed)} ago; "
-            f"threshold is {go_duration(threshold)}"
+            f"pleg was last seen active {format_duration(round(elapsed, 3))} ago; "
+            f"threshold is {format_duration(round(threshold, 3))}"
         )
 
     async def _pause(self, seconds: float) -> None:
@@ -238,14 +239,3 @@ class Pleg:
                 self._on_change(uid, diff(old, new))
             if uid not in self._read_again:
                 return
-
-
-def go_duration(seconds: float) -> str:
-    """Write seconds as Go does: ``3m0s``, ``1h2m3.5s``, at most milliseconds."""
-    total_ms = round(seconds * 1000)
-    minutes, ms = divmod(total_ms, 60_000)
-    hours, minutes = divmod(minutes, 60)
-    rest = f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{hours}h{minutes}m{rest}"
-    return f"{minutes}m{rest}" if minutes else rest

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.config.units import parse_duration
+from kubeletpy.api.durations import parse_duration
 
 _FIELDS = frozenset({"apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"})
 _LOGIN_FIELDS = frozenset({"username", "password"})

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from kubeletpy.runtime_manager.backoff import CrashLoopBackoff, crash_loop_key, format_duration
+from kubeletpy.runtime_manager.backoff import CrashLoopBackoff, crash_loop_key
 from tests.unit.runtime_manager.pods_and_records import container, exited, has, make_pod, running
 
 POD = make_pod("app")
@@ -108,19 +106,3 @@ def test_a_changed_image_or_resources_start_afresh() -> None:
     ]
     assert len({base, *others}) == 6
     assert int(base, 16) < 2**64
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (10, "10s"),
-        (20, "20s"),
-        (40, "40s"),
-        (80, "1m20s"),
-        (160, "2m40s"),
-        (300, "5m0s"),
-        (3600, "1h0m0s"),
-    ],
-)
-def test_durations_as_the_kubelet_writes_them(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text

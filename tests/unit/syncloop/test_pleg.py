@@ -16,7 +16,7 @@ from kubeletpy.runtime_manager.protocol import RuntimePodSummary
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, diff, summarise
-from kubeletpy.syncloop.pleg import Pleg, go_duration
+from kubeletpy.syncloop.pleg import Pleg
 from tests.unit.podworkers.builders import runtime_status
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
@@ -176,14 +176,6 @@ async def test_health():
     assert s.pleg.health_error() == ""
     await asyncio.sleep(1.5)
     assert s.pleg.health_error() == "pleg was last seen active 3m1.5s ago; threshold is 3m0s"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0s"), (1.5, "1.5s"), (180, "3m0s"), (3600, "1h0m0s"), (3723.004, "1h2m3.004s")],
-)
-def test_durations_as_go_writes_them(seconds, text):
-    assert go_duration(seconds) == text
 
 
 class FakeStream:

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.config import units
+from kubeletpy.api import durations, quantity
 
 
 @pytest.mark.parametrize(
     ("text", "seconds", "canonical"),
     [
         ("0", 0, "0s"),
+        ("10s", 10, "10s"),
+        ("160s", 160, "2m40s"),
+        ("3723.004s", 3723.004, "1h2m3.004s"),
         ("1m0s", 60, "1m0s"),
         ("1h", 3600, "1h0m0s"),
         ("100ms", 0.1, "100ms"),
@@ -25,20 +28,20 @@ from kubeletpy.config import units
     ],
 )
 def test_durations(text: str, seconds: float, canonical: str) -> None:
-    assert units.parse_duration(text) == seconds
-    assert units.format_duration(seconds) == canonical
+    assert durations.parse_duration(text) == seconds
+    assert durations.format_duration(seconds) == canonical
 
 
 @pytest.mark.parametrize("text", ["", "1", "1d", "s", "1s ", "--1s", "1.s.", "9999999h", "-"])
 def test_bad_durations(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
-        units.parse_duration(text)
+        durations.parse_duration(text)
 
 
 @given(st.integers(min_value=-(10**15), max_value=10**15))
 def test_duration_round_trip(microseconds: int) -> None:
     seconds = microseconds / 1e6
-    assert units.parse_duration(units.format_duration(seconds)) == pytest.approx(seconds)
+    assert durations.parse_duration(durations.format_duration(seconds)) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +50,15 @@ def test_duration_round_trip(microseconds: int) -> None:
      ("1E", 10**18), ("1Ei", 2**60), ("-1", -1), ("100n", 1)],
 )  # fmt: skip
 def test_quantities(text: str, value: int) -> None:
-    assert units.quantity_value(text) == value
+    assert quantity.value(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "Mi", "1 Mi", "1mi", "nan", "inf", "1e9999", "0x10", "1Ki\n"])
 def test_bad_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
-        units.quantity_value(text)
+        quantity.value(text)
 
 
 @given(st.integers(min_value=0, max_value=2**62))
 def test_bytes_round_trip(count: int) -> None:
-    assert units.quantity_value(units.format_bytes(count)) == count
+    assert quantity.value(quantity.spelled(count, binary=True)) == count

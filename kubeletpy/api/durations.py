@@ -1,12 +1,12 @@
-"""Durations and quantities as KubeletConfiguration writes them: text to numbers and back. Pure.
+"""Durations as Go writes them (``1m30s``, ``100ms``): text to seconds and back. Pure.
 
-Not :mod:`kubeletpy.api.quantity`: reading a configuration must not load a Kubernetes client.
+Must never read what Go's ``time.ParseDuration`` would not.
 """
 
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 
 _UNITS = {
     "ns": Decimal("1e-9"),
@@ -19,17 +19,6 @@ _UNITS = {
     "h": Decimal(3600),
 }
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_QUANTITY = re.compile(
-    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?", re.ASCII
-)
-_SUFFIX = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal(1000),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("MGTPE", 2)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-}
 _MAX_DURATION = Decimal(2**63 - 1) / Decimal(10**9)
 
 
@@ -55,7 +44,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Write seconds as Go does: ``1m0s``, ``100ms``, ``0s``."""
+    """Write seconds: ``1m0s``, ``100ms``, ``0s``. Round them first to say less."""
     nanoseconds = round(seconds * 1e9)
     if nanoseconds == 0:
         return "0s"
@@ -69,36 +58,6 @@ def format_duration(seconds: float) -> str:
     if minutes or hours:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else sign + text
-
-
-def parse_quantity(text: str) -> Decimal:
-    """Read a Kubernetes quantity (``100Mi``, ``500m``, ``1e3``).
-
-    Raises:
-        ValueError: not a quantity.
-    """
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise ValueError(f"not a quantity: {text!r}")
-    number, exponent, suffix = match.groups()
-    if exponent:
-        return Decimal(number + exponent)
-    return Decimal(number) * _SUFFIX[suffix] if suffix else Decimal(number)
-
-
-def quantity_value(text: str) -> int:
-    """A quantity in whole units (bytes), rounded up. Raises ValueError."""
-    return int(parse_quantity(text).to_integral_value(ROUND_CEILING))
-
-
-def format_bytes(count: int) -> str:
-    """Write bytes as the shortest exact binary quantity: ``10Mi``, ``1000``."""
-    text = str(count)
-    for power, letter in enumerate("KMGTPE", 1):
-        if count == 0 or count % 1024**power:
-            break
-        text = f"{count // 1024**power}{letter}i"
-    return text
 
 
 def _plain(number: Decimal) -> str:
