@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubeletpy.admission.fit import PODS, Needs, NeedsOf, pod_needs
 from kubeletpy.admission.verdict import Shortage
 from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
+from kubeletpy.pods.disruption import with_disruption
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
 
@@ -68,22 +68,13 @@ def yields(other: Pod, pod: Pod) -> bool:
 
 def preempted(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
     """A killed pod's status with the reason why it was. ``now`` in Unix seconds."""
-    kept = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
-    condition: api.PodCondition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "TerminationByKubelet",
-        "message": CONDITION_MESSAGE,
-        "lastTransitionTime": format_time(now),
-    }
-    if generation:
-        condition["observedGeneration"] = generation
+    conditions = with_disruption(status, CONDITION_MESSAGE, now, generation)
     return {
         **status,
         "phase": "Failed",
         "reason": REASON,
         "message": MESSAGE,
-        "conditions": [*kept, condition],
+        "conditions": conditions,
     }
 
 

@@ -8,25 +8,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
+from kubeletpy.api import node_labels
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.rules import dns_subdomain, label_value, qualified_name
-
-_NODE_LABELS = frozenset(
-    {
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "node.kubernetes.io/instance-type",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-    }
-)
 
 
 def check_node_name(name: str, flag: str = "--hostname-override") -> list[Problem]:
@@ -85,6 +69,6 @@ def _own_label(key: str) -> bool:
     allowed = ("kubelet.kubernetes.io", "node.kubernetes.io")
     return (
         not reserved
-        or key in _NODE_LABELS
+        or key in node_labels.OWN
         or any(domain == name or domain.endswith(f".{name}") for name in allowed)
     )

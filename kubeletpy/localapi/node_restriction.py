@@ -8,28 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 
+from kubeletpy.api import node_labels
 from kubeletpy.api.types import JSON
 from kubeletpy.host import x509
 from kubeletpy.host.openssl import CertificateError
 from kubeletpy.localapi.csr_rules import SIGNERS
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-_OWN_LABELS = frozenset(
-    {
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "node.kubernetes.io/windows-build",
-    }
-)
 _OWN_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 
@@ -38,7 +23,7 @@ def _label_allowed(key: str) -> bool:
     domain = key.rpartition("/")[0]
     if not any(domain == d or domain.endswith("." + d) for d in _KUBERNETES_DOMAINS):
         return True
-    if key in _OWN_LABELS:
+    if key in node_labels.OWN:
         return True
     return any(domain == p or domain.endswith("." + p) for p in _OWN_PREFIXES)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kubeletpy.api import node_labels
 from kubeletpy.api import types as api
 from kubeletpy.node.conditions import NodeHealth, node_conditions
 from kubeletpy.node.facts import MachineFacts
@@ -140,28 +141,13 @@ def new_node(
     }
 
 
-SYNCED_LABELS = (
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-)
-
-
 def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | None:
     """What a node that is already registered must be told about labels and annotations."""
     labels = existing["metadata"].get("labels") or {}
     wanted_labels = wanted["metadata"].get("labels") or {}
     changed = {
         key: wanted_labels[key]
-        for key in SYNCED_LABELS
+        for key in node_labels.SYNCED
         if key in wanted_labels and labels.get(key) != wanted_labels[key]
     }
     notes = existing["metadata"].get("annotations") or {}

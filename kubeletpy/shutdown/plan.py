@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
+from kubeletpy.pods.disruption import with_disruption
 from kubeletpy.pods.pod import Pod
 
 CRITICAL_PRIORITY = 2_000_000_000
@@ -74,18 +74,9 @@ def grace(pod: Pod, period: Period) -> int:
 
 def ended_status(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
     """The status of a pod that the shutdown ends; one that has succeeded stays so."""
-    kept = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
-    condition: api.PodCondition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "TerminationByKubelet",
-        "message": MESSAGE,
-        "lastTransitionTime": format_time(now),
-    }
-    if generation:
-        condition["observedGeneration"] = generation
+    conditions = with_disruption(status, MESSAGE, now, generation)
     ended: api.PodStatus = {**status, "reason": REASON, "message": MESSAGE}
     if status.get("phase") != "Succeeded":
         ended["phase"] = "Failed"
-    ended["conditions"] = [*kept, condition]
+    ended["conditions"] = conditions
     return ended

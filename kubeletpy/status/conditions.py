@@ -27,9 +27,6 @@ OWNED = frozenset(
 RESIZE = frozenset({"PodResizeInProgress", "PodResizePending"})
 """Owned conditions that are kept by those who resize, with their transition times."""
 
-DISRUPTION_TARGET = "DisruptionTarget"
-"""Set by the agent on eviction and shutdown, and by others too: shared."""
-
 NOT_LOOKED_AFTER = frozenset({"AllContainersRestarting"})
 """Owned conditions that carry no observedGeneration."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
+from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import could_restart_all
@@ -236,11 +237,11 @@ def _conditions(
         condition
         for condition in pod.status.get("conditions") or ()
         if condition.get("type") not in conditions.OWNED
-        and condition.get("type") != conditions.DISRUPTION_TARGET
+        and condition.get("type") != DISRUPTION_TARGET
     ]
     made += inputs.resize_conditions
-    disruption = conditions.find(old, conditions.DISRUPTION_TARGET) or conditions.find(
-        pod.status.get("conditions"), conditions.DISRUPTION_TARGET
+    disruption = conditions.find(old, DISRUPTION_TARGET) or conditions.find(
+        pod.status.get("conditions"), DISRUPTION_TARGET
     )
     if disruption is not None:
         made.append(disruption)

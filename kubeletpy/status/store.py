@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
+from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.restart_rules import could_restart_all, restart_after_exit
 from kubeletpy.status import conditions
@@ -121,8 +122,7 @@ def _ours(status: api.PodStatus) -> dict[str, object]:
             else 0,
         )
         for condition in status.get("conditions") or ()
-        if condition.get("type") in conditions.OWNED
-        or condition.get("type") == conditions.DISRUPTION_TARGET
+        if condition.get("type") in conditions.OWNED or condition.get("type") == DISRUPTION_TARGET
     }
     return rest
 
@@ -197,15 +197,13 @@ def _merge_conditions(
     merged: list[api.PodCondition] = []
     for condition in in_api.get("conditions") or ():
         kind = condition.get("type")
-        if kind in conditions.OWNED or (kind == conditions.DISRUPTION_TARGET and take_disruption):
+        if kind in conditions.OWNED or (kind == DISRUPTION_TARGET and take_disruption):
             continue
         merged.append(condition)
     known = {condition.get("type") for condition in merged}
     for condition in kept.get("conditions") or ():
         kind = condition["type"]
-        ours = kind in conditions.OWNED or (
-            kind == conditions.DISRUPTION_TARGET and take_disruption
-        )
+        ours = kind in conditions.OWNED or (kind == DISRUPTION_TARGET and take_disruption)
         if ours and kind not in known:
             merged.append(condition)
     return merged
