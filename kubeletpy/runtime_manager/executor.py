@@ -267,7 +267,8 @@ async def _remove_ended(run: SyncRun, parts: Parts, *, keep: int) -> None:
     """Of each init container keep the newest ``keep`` ended records.
 
     Until the API knows how they ended, what a status can show of each stays; in a new sandbox
-    nobody takes it for a run of that sandbox (:mod:`.init_containers`).
+    nobody takes it for a run of that sandbox (:mod:`.init_containers`). So does what still ran
+    when this sync began: nobody has seen yet how its end came out.
     """
     if not run.request.told():
         keep = max(keep, SHOWN)
@@ -275,7 +276,10 @@ async def _remove_ended(run: SyncRun, parts: Parts, *, keep: int) -> None:
         ended = [
             record
             for record in run.status.containers
-            if record.name == container["name"] and (not keep or record.state in _ENDED)
+            if record.name == container["name"]
+            and (
+                record.state in _ENDED or (not keep and record.state is not ContainerState.RUNNING)
+            )
         ]
         for number, record in enumerate(ended[keep:], keep):
             # the newest log tells the next start how many there were when no record does

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.requests import ADMIN
 from tests.sim.invariants import entries
@@ -88,14 +90,17 @@ def test_one_exit_restarts_all(tmp_path: Path, events: bool) -> None:
 
 
 @both
-def test_a_lost_sandbox_counts_as_a_restart_of_each(tmp_path: Path, events: bool) -> None:
+@pytest.mark.parametrize("code", [0, 9], ids=["they run on", "they die with it"])
+def test_a_lost_sandbox_counts_as_a_restart_of_each(
+    tmp_path: Path, events: bool, code: int
+) -> None:
     async def scenario(world: World) -> None:
         init = [container("i", "done"), sidecar("s")]
         world.user.create(pod("a", [container("c", "run"), container("d", "run")], init=init))
         await world.converges(10)
         for sandbox in list(world.runtime.sandboxes.values()):
-            for each in world.runtime.running():
-                world.runtime.kill_container(each, 9)
+            for each in world.runtime.running() if code else ():
+                world.runtime.kill_container(each, code)
             world.runtime.kill_sandbox(sandbox)
         await until(
             world,
@@ -105,7 +110,7 @@ def test_a_lost_sandbox_counts_as_a_restart_of_each(tmp_path: Path, events: bool
         await world.converges(30)
         for name in ("c", "d", "s"):
             last = entries(status(world, "a"))[name]["lastState"]["terminated"]
-            assert last["exitCode"] == 9
+            assert last["exitCode"] == code
         await world.kill()
         world.start()
         await asyncio.sleep(30)

@@ -144,6 +144,11 @@ class RawRuntime:
         request = pb.StopContainerRequest(container_id=container, timeout=grace)
         self.runtime.StopContainer(request, timeout=grace + 60)
 
+    def remove_container(self, container: str) -> None:
+        """RemoveContainer: the record of one that has ended."""
+        request = pb.RemoveContainerRequest(container_id=container)
+        self.runtime.RemoveContainer(request, timeout=30)
+
     def remove_sandbox(self, sandbox: str) -> None:
         """StopPodSandbox and RemovePodSandbox: its containers and its network go too."""
         stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox)

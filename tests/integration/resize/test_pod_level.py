@@ -1,0 +1,91 @@
+"""Resources of whole pods, resized in place on real containerds."""
+
+from __future__ import annotations
+
+import json
+
+from tests.integration.node.machine import Node, container_status, status
+from tests.integration.node.pods import container, pod
+from tests.integration.resize.test_resize import (
+    MI,
+    conditions,
+    container_group,
+    pod_group,
+    read,
+    resources,
+    sized,
+)
+
+
+def resize_whole(node: Node, namespace: str, name: str, requests: str, limits: str) -> None:
+    patch = json.dumps({"spec": {"resources": resources(requests, limits)}})
+    node.kubectl(
+        "patch", "pod", name, "--subresource", "resize", "--patch", patch, namespace=namespace
+    )
+
+
+def test_a_whole_pod_grows_and_shrinks(node: Node, namespace: str) -> None:
+    """Containers without limits of their own have the pod's; those with their own keep them."""
+    own = sized("cpu=100m memory=32Mi", "cpu=200m memory=64Mi", "own")
+    whole = resources("cpu=300m memory=96Mi", "cpu=400m memory=128Mi")
+    node.apply(pod("a", container("free"), own, resources=whole), namespace=namespace)
+    before = node.wait_running(namespace, "a")
+    group = pod_group(node, before)
+    assert read(group, "cpu.cfs_quota_us") == "40000"
+    assert read(group, "memory.limit_in_bytes") == str(128 * MI)
+    ids = {e["name"]: e["containerID"] for e in status(before)["containerStatuses"]}
+
+    for cpu, memory in ((600, 192), (400, 160)):
+        limits = f"cpu={cpu}m memory={memory}Mi"
+        requests = f"cpu={cpu - 100}m memory=96Mi"
+        resize_whole(node, namespace, "a", requests, limits)
+        wanted = resources(requests, limits)
+        after = node.wait_pod(
+            namespace,
+            "a",
+            lambda made, wanted=wanted: (  # type: ignore[misc]
+                status(made).get("resources") == wanted
+                and not conditions(made)
+                and status(made)["observedGeneration"] == made["metadata"]["generation"]
+            ),
+            "resized",
+        )
+        assert status(after)["allocatedResources"] == wanted["requests"]
+        assert read(group, "cpu.cfs_quota_us") == str(cpu * 100)
+        assert read(group, "cpu.shares") == str((cpu - 100) * 1024 // 1000)
+        assert read(group, "memory.limit_in_bytes") == str(memory * MI)
+        for name in ("free", "own"):
+            found = container_status(after, name)
+            assert (found["containerID"], found["restartCount"]) == (ids[name], 0)
+        mine = container_group(
+            node, {"status": {"containerStatuses": [container_status(after, "own")]}}
+        )
+        assert read(mine, "memory.limit_in_bytes") == str(64 * MI)
+    node.wait_event(namespace, "a", "ResizeCompleted: Pod resize completed: ")
+
+
+def test_a_whole_pod_that_grows_while_the_agent_is_dead(node: Node, namespace: str) -> None:
+    whole = resources("cpu=200m memory=64Mi", "cpu=300m memory=96Mi")
+    node.apply(pod("a", container("free"), resources=whole), namespace=namespace)
+    before = node.wait_running(namespace, "a")
+    node.kill()
+    resize_whole(node, namespace, "a", "cpu=250m memory=64Mi", "cpu=500m memory=160Mi")
+    node.start_agent()
+    group = pod_group(node, before)
+    node.until(
+        lambda: (
+            read(group, "cpu.cfs_quota_us") == "50000"
+            and read(group, "memory.limit_in_bytes") == str(160 * MI)
+        ),
+        "the pod's group resized",
+        namespace,
+        "a",
+    )
+    after = node.wait_pod(
+        namespace,
+        "a",
+        lambda made: status(made).get("allocatedResources", {}).get("cpu") == "250m",
+        "told",
+    )
+    found = container_status(after)
+    assert found["containerID"] == container_status(before)["containerID"]
