@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=3.0, help="of churn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds, about")
-    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="the agent's log goes there")
+    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="for the agent's log")
     given = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)

@@ -21,8 +21,7 @@ from bench.stand import Stand
 
 OTHERS_EVERY = 14.0
 LONGEST = 8.0
-KILLED = "by kill -9"
-"""How many of the restarts of containerd were not in order."""
+RESTARTED = "containerd restarted"
 READY_WITHIN = 60.0
 LOOK = 0.1
 _SOON = 0.05
@@ -57,7 +56,7 @@ class Faults:
     async def others(self) -> None:
         """Restart the runtime, pause the API, refuse its port."""
         kinds: dict[str, Callable[[float], Awaitable[None]]] = {
-            "containerd restarted": self._containerd,
+            RESTARTED: self._containerd,
             "API paused": self._pause,
             "API refused": self._refuse,
         }
@@ -113,7 +112,7 @@ class Faults:
     async def _containerd(self, seconds: float) -> None:
         runtime = self._stand.agent_runtime
         killed = self._draw.random() < 0.5
-        self.counts[KILLED] += killed
+        self.counts["containerd killed"] += killed
         await asyncio.to_thread(runtime.kill if killed else runtime.stop)
         await asyncio.sleep(seconds / 4)
         await asyncio.to_thread(runtime.start)

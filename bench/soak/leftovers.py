@@ -75,28 +75,38 @@ def files(stand: Stand) -> set[str]:
     }
 
 
-def left(stand: Stand, before: set[str], lost_shims: int = 0) -> list[str]:
+def left(stand: Stand, before: set[str], *, shims_count: bool = True) -> list[str]:
     """What is left of pods.
 
     Args:
         stand: where to look.
         before: the files that an agent without pods has.
-        lost_shims: so many shims may be there that no sandbox belongs to: a containerd that is
-            killed while it starts one does not know of it afterwards, so that no client can end it.
+        shims_count: whether a shim that no sandbox belongs to is one of the things. A containerd
+            that ends while it starts one does not know of it afterwards: no client can end it.
     """
     found = [f"API: pod {name}" for name in stand.pods.latest]
     with RawRuntime(stand.agent_runtime.socket) as raw:
         found += [f"runtime: sandbox {each.metadata.name}" for each in raw.sandboxes()]
         found += [f"runtime: container {each.metadata.name}" for each in raw.containers()]
-    found += [f"file: {path}" for path in sorted(files(stand) - before) if not _KEPT.search(path)]
+    new = files(stand) - before
+    tops = [path for path in sorted(new) if str(Path(path).parent) not in new]
+    found += [f"file: {path}" for path in tops if not _KEPT.search(path)]
     found += [f"mount: {each}" for each in mounts(stand.root_dir) if each != stand.root_dir]
     found += [f"cgroup: {path}" for path in _pod_cgroups()]
     found += _checkpoints(stand.root_dir)
     found += [f"link: {path}" for path in _links(stand.logs)]
-    processes = shims(stand.agent_runtime.directory)
-    if len(processes) > lost_shims:
-        found += [f"shim: {pid}" for pid in processes]
+    if shims_count:
+        found += lost_shims(stand)
     return found + _of_runtime(stand)
+
+
+def lost_shims(stand: Stand) -> list[str]:
+    """The shims that run, when no sandbox does."""
+    found = []
+    for pid in shims(stand.agent_runtime.directory):
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        found.append(f"shim: {pid} of {words[words.index('-id') + 1]}")
+    return found
 
 
 def _pod_cgroups() -> list[Path]:

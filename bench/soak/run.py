@@ -21,10 +21,10 @@ import yaml
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
 from bench.soak.door import Door
-from bench.soak.faults import KILLED, Faults
+from bench.soak.faults import RESTARTED, Faults
 from bench.soak.health import Health
 from bench.soak.history import History
-from bench.soak.leftovers import Process, files, left, log_lines, process
+from bench.soak.leftovers import Process, files, left, log_lines, lost_shims, process
 from bench.soak.settled import unsettled
 from bench.soak.streams import Streams
 from bench.soak.truth import Truth
@@ -63,6 +63,8 @@ class Soak:
 
     plan: Plan
     violations: list[str] = field(default_factory=list)
+    lost_by_runtime: list[str] = field(default_factory=list)
+    """What the runtime forgot when it was restarted; no fault of the agent."""
     counts: Counter[str] = field(default_factory=Counter)
     before: Process | None = None
     after: Process | None = None
@@ -72,7 +74,7 @@ class Soak:
 
 
 async def soak(plan: Plan, keep: Path | None = None) -> Soak:
-    """Run it; the agent's log is kept in the file ``keep``."""
+    """Run it; ``keep``: a file for the agent's log, with containerd's beside it."""
     result, begun = Soak(plan), time.monotonic()
     async with make_stand(plan.generation, floor=False, config=_config) as stand:
         (stand.directory / "manifests").mkdir()
@@ -84,7 +86,7 @@ async def soak(plan: Plan, keep: Path | None = None) -> Soak:
         finally:
             door.close()
             if keep is not None:
-                await asyncio.to_thread(shutil.copyfile, stand.agent_process.log, keep)
+                await asyncio.to_thread(_keep_logs, stand, keep)
     result.seconds = time.monotonic() - begun
     return result
 
@@ -120,10 +122,13 @@ class _Run:
             SETTLES_WITHIN, "after the churn", lambda: unsettled(self.stand)
         )
         await self.churn.remove_all()
-        lost = self.faults.counts[KILLED]
-        result.emptied = await self.until(
-            EMPTY_WITHIN, "at the end", lambda: asyncio.to_thread(left, self.stand, empty, lost)
-        )
+        restarted = bool(self.faults.counts[RESTARTED])
+
+        async def of_pods() -> list[str]:
+            return await asyncio.to_thread(left, self.stand, empty, shims_count=not restarted)
+
+        result.emptied = await self.until(EMPTY_WITHIN, "at the end", of_pods)
+        result.lost_by_runtime = await asyncio.to_thread(lost_shims, self.stand)
         self.history.overdue(self.health.seconds)
         result.after = await self.look()
         await self.truth.close()
@@ -188,6 +193,11 @@ async def _tasks(*coroutines: Coroutine[object, object, None]) -> AsyncIterator[
             task.cancel()
 
 
+def _keep_logs(stand: Stand, agent: Path) -> None:
+    shutil.copyfile(stand.agent_process.log, agent)
+    shutil.copyfile(stand.agent_runtime.log, agent.with_suffix(".containerd"))
+
+
 def _config(directory: Path) -> JSON:
     pki = directory / "api" / "pki"
     return {
@@ -234,4 +244,6 @@ def report(result: Soak) -> str:
         f"  after    {result.after}",
         f"  wrong    {len(result.violations)}",
     ]
+    if result.lost_by_runtime:
+        lines.insert(-1, f"  containerd lost {', '.join(result.lost_by_runtime)}")
     return "\n".join([*lines, *(f"    {each}" for each in result.violations)])
