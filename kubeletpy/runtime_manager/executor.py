@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
 from kubeletpy.pods.pod import ContainerKind, field_path, is_sidecar
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.gc_selection import SHOWN
@@ -203,8 +202,7 @@ async def _start(run: SyncRun, parts: Parts, action: StartContainer, turn: Turn)
     if run.request.is_terminating() or config is None:
         turn.created.set()
         return False
-    runs = _of_this_sandbox(run) if action.kind is ContainerKind.INIT else run.status
-    held = parts.crash_loops.admit(run.pod, action.container, runs, parts.tools.clock.now())
+    held = parts.crash_loops.admit(run.pod, action.container, run.status, parts.tools.clock.now())
     if held is not None:
         turn.created.set()
         reference = pod_reference(run.pod, field_path(action.kind, action.name))
@@ -244,12 +242,6 @@ async def _start(run: SyncRun, parts: Parts, action: StartContainer, turn: Turn)
         return False
     _started(run, action, None)
     return True
-
-
-def _of_this_sandbox(run: SyncRun) -> PodRuntimeStatus:
-    """What an init container did in another sandbox holds it back in this one no more."""
-    ours = tuple(c for c in run.status.containers if c.sandbox_id in ("", run.sandbox_id))
-    return replace(run.status, containers=ours)
 
 
 def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> None:

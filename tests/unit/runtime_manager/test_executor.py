@@ -422,6 +422,11 @@ async def test_what_the_api_does_not_know_yet_stays(tmp_path: Path) -> None:
     await node.runtime.stop_pod_sandbox("sandbox-web-0")
     await node.refresh(pod)
     await node.sync(pod, **untold)
+    # a new sandbox is no way around the backoff
+    assert set(node.runtime.containers) == {"container-one-3", "container-two-0"}
+    await asyncio.sleep(400)
+    await node.refresh(pod)
+    await node.sync(pod, **untold)
     # both ends are still there for the status, and initialisation begins anew all the same
     assert {"container-one-3", "container-two-0"} < set(node.runtime.containers)
     assert node.runtime.running() == ["one"]
