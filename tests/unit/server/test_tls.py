@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kubeletpy.host import openssl
 from kubeletpy.host.openssl import KeyPair
-from kubeletpy.server.tls import ServingTls
+from kubeletpy.server.tls import ServingTls, self_signed
+from tests.unit.server.helpers import Pki
 
 
 async def common_name(port: int, authority: KeyPair) -> str:
@@ -72,3 +74,69 @@ async def test_a_certificate_that_has_ended_is_not_shown(tmp_path: Path) -> None
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await common_name(port, pair)
     server.close()
+
+
+def spoken(server: ssl.SSLContext, minimum: ssl.TLSVersion, maximum: ssl.TLSVersion) -> str:
+    """Version and cipher that a client of these versions gets; empty when it is refused."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.minimum_version, client.maximum_version = minimum, maximum
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)]
+    for _ in range(6):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return ""
+    cipher = ends[0].cipher()
+    assert cipher is not None
+    return f"{ends[0].version()} {cipher[0]}"
+
+
+RSA_GCM = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+ECDSA_GCM = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+
+
+@pytest.mark.parametrize(
+    ("minimum", "ciphers", "version", "expected"),
+    [
+        ("", (), "TLSv1_2", "TLSv1.2"),
+        ("", (), "TLSv1_3", "TLSv1.3"),
+        ("VersionTLS12", (), "TLSv1_2", "TLSv1.2"),
+        ("VersionTLS13", (), "TLSv1_2", ""),
+        ("VersionTLS13", (), "TLSv1_3", "TLSv1.3"),
+        ("", (RSA_GCM, ECDSA_GCM), "TLSv1_2", "AES256-GCM-SHA384"),
+        ("", ("TLS_DHE_RSA_WITH_AES_128_GCM_SHA256",), "TLSv1_2", ""),
+        ("", (RSA_GCM, ECDSA_GCM), "TLSv1_3", "TLSv1.3"),
+    ],
+)
+def test_versions_and_ciphers_are_kept_to(
+    pki: Pki, minimum: str, ciphers: tuple[str, ...], version: str, expected: str
+) -> None:
+    tls = ServingTls(lambda: pki.server, None, minimum, ciphers)
+    got = spoken(tls.context, ssl.TLSVersion[version], ssl.TLSVersion[version])
+    assert (expected in got) if expected else got == ""
+
+
+@pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
+def test_old_versions_are_not_spoken(pki: Pki, version: str) -> None:
+    tls = ServingTls(lambda: pki.server, None, "VersionTLS10")
+    assert tls.context.minimum_version > ssl.TLSVersion[version]
+
+
+def test_without_a_certificate_one_is_made_and_kept(tmp_path: Path) -> None:
+    pair = self_signed(tmp_path, "node-1", ["10.0.0.7", "fd00::7"])
+    assert pair.certificate == tmp_path / "kubelet.crt"
+    assert pair.key.stat().st_mode & 0o777 == 0o600
+    text = subprocess.run(
+        ["openssl", "x509", "-in", pair.certificate, "-noout", "-text"],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert "DNS:node-1, IP Address:10.0.0.7, IP Address:FD00:0:0:0:0:0:0:7" in text
+    before = pair.certificate.read_bytes()
+    assert self_signed(tmp_path, "node-1", ["10.0.0.8"]).certificate.read_bytes() == before

@@ -1,0 +1,223 @@
+"""Streams of the node's own server as other clients than kubectl speak them, to real runtimes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+
+from kubeletpy.wire import spdy
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tests.integration.server.test_storm import token
+from tools.env.waiting import wait_until
+
+SECONDS = 30
+SCRIPT = "echo out; echo err >&2; exit 7"
+RUN = {"input": "0", "output": "1", "error": "1"}
+
+
+@asynccontextmanager
+async def session(node: Node, seconds: float = SECONDS) -> AsyncIterator[aiohttp.ClientSession]:
+    """Asks the node's own server as the administrator."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    async with (
+        asyncio.timeout(seconds),
+        aiohttp.ClientSession(
+            f"https://127.0.0.1:{node.port}",
+            headers={"Authorization": f"Bearer {token(node)}"},
+            connector=aiohttp.TCPConnector(ssl=context),
+            read_bufsize=1 << 20,
+        ) as made,
+    ):
+        yield made
+
+
+def box(node: Node, namespace: str) -> str:
+    """A pod that does nothing; the path to its container."""
+    node.apply(pod("box"), namespace=namespace)
+    node.wait_running(namespace, "box")
+    return f"{namespace}/box/main"
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"],
+)
+async def test_exec_over_websockets(node: Node, namespace: str, protocol: str) -> None:
+    place = box(node, namespace)
+    query = [*RUN.items(), *(("command", word) for word in ("sh", "-c", SCRIPT))]
+    got: dict[int, bytes] = {}
+    async with (
+        session(node) as asked,
+        asked.ws_connect(f"/exec/{place}", params=query, protocols=(protocol,)) as socket,
+    ):
+        assert socket.protocol == protocol
+        async for message in socket:
+            if "base64" in protocol:
+                channel, content = int(message.data[0]), base64.b64decode(message.data[1:])
+            else:
+                channel, content = message.data[0], message.data[1:]
+            got[channel] = got.get(channel, b"") + content
+    status = json.loads(got.pop(3))
+    assert got == {1: b"out\n", 2: b"err\n"}
+    assert status["reason"] == "NonZeroExitCode"
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_exec_over_spdy(node: Node, namespace: str, method: str) -> None:
+    place = box(node, namespace)
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    query = "input=1&output=1&error=1&command=sh&command=-c&command="
+    target = f"/exec/{place}?{query}{quote('cat; ' + SCRIPT)}"
+    head = [f"{method} {target} HTTP/1.1", "Host: x", f"Authorization: Bearer {token(node)}"]
+    head += ["Connection: Upgrade", "Upgrade: SPDY/3.1"]
+    head += [f"X-Stream-Protocol-Version: v{number}.channel.k8s.io" for number in (5, 4, 3)]
+    encoder, decoder = spdy.Encoder(), spdy.Decoder()
+    async with asyncio.timeout(SECONDS):
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port, ssl=context)
+        writer.write(("\r\n".join(head) + "\r\n\r\n").encode())
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 101 "), answer
+        assert b"\r\nx-stream-protocol-version: v" in answer.lower()
+        numbers = {}
+        for name in ("error", "stdin", "stdout", "stderr"):
+            number, frame = encoder.open_stream({"streamtype": name})
+            numbers[number] = name
+            writer.write(frame)
+        (stdin,) = (number for number, name in numbers.items() if name == "stdin")
+        writer.write(spdy.data(stdin, b"in ") + spdy.data(stdin, b"", last=True))
+        got = dict.fromkeys(numbers.values(), b"")
+        open_ones = set(numbers) - {stdin}
+        while open_ones and (piece := await reader.read(1 << 16)):
+            for heard in decoder.feed(piece):
+                if heard.kind == spdy.DATA:
+                    got[numbers[heard.stream]] += heard.data
+                if heard.is_last:
+                    open_ones.discard(heard.stream)
+        writer.close()
+    status = json.loads(got.pop("error"))
+    assert got == {"stdin": b"", "stdout": b"in out\n", "stderr": b"err\n"}
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+@pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v4.base64.channel.k8s.io"])
+async def test_ports_over_websockets(node: Node, namespace: str, protocol: str) -> None:
+    echo = container("main", "while :; do nc -l -p 7777 -e cat; done")
+    node.apply(pod("echo", echo), namespace=namespace)
+    node.wait_running(namespace, "echo")
+    record = node.containers(namespace, "echo")["main"]
+    wait_until(
+        lambda: ":7777 " in node.exec(record.id, "netstat", "-ltn")[1],
+        "a listener",
+        timeout=SECONDS,
+    )
+    binary = "base64" not in protocol
+    async with (
+        session(node) as asked,
+        asked.ws_connect(
+            f"/portForward/{namespace}/echo", params={"port": "7777"}, protocols=(protocol,)
+        ) as socket,
+    ):
+        got = {0: b"", 1: b""}
+        port = (7777).to_bytes(2, "little")
+        if binary:
+            await socket.send_bytes(b"\0hello")
+        else:
+            await socket.send_str("0" + base64.b64encode(b"hello").decode())
+        while len(got[0]) < 7 or len(got[1]) < 2:
+            data = (await socket.receive()).data
+            if binary:
+                got[data[0]] += data[1:]
+            else:
+                got[int(data[0])] += base64.b64decode(data[1:])
+        assert got == {0: port + b"hello", 1: port}
+
+
+async def test_a_static_pod_is_found_by_the_uid_of_its_mirror(node: Node, namespace: str) -> None:
+    about = pod("static")
+    about["metadata"]["namespace"] = namespace
+    manifest = node.manifests / "static.json"
+    manifest.write_text(json.dumps(about))
+    name = f"static-{node.name}"
+    try:
+        mirror = node.wait_running(namespace, name)["metadata"]["uid"]
+        async with session(node) as asked:
+            for uid in (mirror, ""):
+                place = "/".join(filter(None, (namespace, name, uid, "main")))
+                async with asked.post(f"/run/{place}", params={"cmd": "echo hi"}) as answer:
+                    assert (answer.status, await answer.text()) == (200, "hi\n")
+                async with asked.ws_connect(
+                    f"/exec/{place}?output=1&command=echo&command=hi",
+                    protocols=("v4.channel.k8s.io",),
+                ) as socket:
+                    said = [message.data async for message in socket]
+                    assert b"\1hi\n" in said
+            async with asked.post(f"/run/{namespace}/{name}/other/main?cmd=true") as answer:
+                assert answer.status == 404
+    finally:
+        manifest.unlink()
+        node.wait_gone(namespace, name)
+
+
+def resident(node: Node) -> int:
+    """The most memory that the agent ever had, in megabytes."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{node.agent.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) >> 10
+
+
+async def test_two_gigabytes_of_log_cost_no_memory(node2: Node, namespace: str) -> None:
+    # the log of a container that has ended is not rotated
+    node2.apply(pod("ended", container("main", "true"), restartPolicy="Never"), namespace=namespace)
+    node2.wait_phase(namespace, "ended", "Succeeded")
+    place = f"{namespace}/ended/main"
+    (folder,) = node2.pod_logs.glob(f"{namespace}_ended_*/main")
+    line = b"2026-01-02T03:04:05Z stdout F %07d\n"
+    with (folder / "0.log").open("ab") as file:
+        file.truncate(2 << 30)  # what is in the hole is no line of a log, and has no end
+        file.seek(0, 2)
+        file.write(b"\n" + b"".join(line % number for number in range(2_000_000)))
+    async with session(node2, 3 * SECONDS) as asked:
+
+        async def length(**query: str) -> int:
+            size = 0
+            async with asked.get(f"/containerLogs/{place}", params=query) as answer:
+                assert answer.status == 200
+                async for piece in answer.content.iter_any():
+                    size += len(piece)
+            return size
+
+        assert await length(tailLines="1") == 8
+        before = resident(node2)
+        assert await length(tailLines="10") == 80
+        assert await length(limitBytes="1000") == 1000
+        assert await length() == 8 * 2_000_000
+    assert resident(node2) - before < 20
+
+
+async def test_v5_half_closes_towards_the_runtime(node: Node, namespace: str) -> None:
+    place = box(node, namespace)
+    query = "input=1&output=1&command=sh&command=-c&command=cat;echo%20end"
+    async with (
+        session(node) as asked,
+        asked.ws_connect(f"/exec/{place}?{query}", protocols=("v5.channel.k8s.io",)) as socket,
+    ):
+        await socket.send_bytes(b"\0text ")
+        await socket.send_bytes(b"\xff\0")
+        said = b"".join([m.data[1:] async for m in socket if m.data[0] == 1])
+    assert said == b"text end\n"
