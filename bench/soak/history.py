@@ -27,7 +27,9 @@ class _Seen:
     name: str
     restarts: dict[str, int] = field(default_factory=dict)
     ran: set[str] = field(default_factory=set)
-    """Containers that were shown running."""
+    """Containers that were ever shown running."""
+    runs: set[str] = field(default_factory=set)
+    """Those that were shown running when the pod was last seen."""
     ended: str = ""
     terminating_since: float | None = None
     grace: float = 0.0
@@ -59,6 +61,7 @@ class History:
             for entry in status.get(key) or ():
                 self._count(seen, entry, notes, bool(meta.get("deletionTimestamp")))
                 self._codes(seen, entry, notes, meta)
+                self._runs(seen, entry)
         self._phase(seen, status)
         if kind == "DELETED":
             del self._seen[meta["uid"]]
@@ -95,8 +98,13 @@ class History:
                 last = (entry.get("lastState") or {}).get("terminated")
                 self._violated(seen, f"{name} restarted, which never ends by itself: {last}")
         seen.restarts[name] = count
+
+    def _runs(self, seen: _Seen, entry: JSON) -> None:
         if "running" in (entry.get("state") or {}):
-            seen.ran.add(name)
+            seen.ran.add(entry["name"])
+            seen.runs.add(entry["name"])
+        else:
+            seen.runs.discard(entry["name"])
 
     def _codes(self, seen: _Seen, entry: JSON, notes: JSON, meta: JSON) -> None:
         may: dict[str, list[int]] = json.loads(notes.get(CODES) or "{}")
@@ -109,8 +117,9 @@ class History:
                 self.exits.add(ended["containerID"])
             code = ended.get("exitCode", 0)
             if ended.get("reason") == "ContainerStatusUnknown":
-                # what was deleted before it ran is shown so too
-                if entry["name"] in seen.ran or entry.get("restartCount"):
+                # what is deleted while it waits for a start, or while nobody knows whether it
+                # started, is shown so too
+                if entry["name"] in seen.runs or which == "lastState":
                     self._violated(seen, f"the exit of {entry['name']} was lost: {ended}")
             elif ended.get("reason") in _NEVER_RAN:
                 continue

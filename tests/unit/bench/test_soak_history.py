@@ -65,6 +65,11 @@ def test_what_cannot_be_true_is_told(history: History, words: str) -> None:
         seen(("Running", entry(count=1)), ("Running", entry(count=1)), steady=True),
         seen(("Failed", entry(ended(3))), ("Failed", entry(ended(3)))),
         seen(("Pending", entry({"terminated": LOST})), deleting=1),
+        seen(
+            ("Running", entry({"waiting": {}}, 1, ended(3)["terminated"])),
+            ("Failed", entry({"terminated": LOST}, 1, ended(3)["terminated"])),
+            deleting=1,
+        ),
         seen(("Failed", entry(ended(137))), deleting=1),
         seen(*[("Running", entry())] * 2, deleting=4),
         seen(("Running", entry(ended(128, reason="StartError")))),
