@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import pod
+from tests.integration.node.pods import FOREVER, container, pod
 from tools.env.process import CommandError
 
 
@@ -27,6 +28,24 @@ def test_status_flags_logs_and_profiles(node2: Node) -> None:
             get(way_out)
     assert "SyncLoop.run" in get("/debug/pprof/goroutine")
     assert "MainThread" in get("/debug/pprof/threadcreate")
+
+
+def test_streams_logs_and_scrapes_are_counted(node2: Node, namespace: str) -> None:
+    def get(path: str) -> str:
+        return node2.kubectl("get", "--raw", f"/api/v1/nodes/{node2.name}/proxy{path}")
+
+    node2.apply(pod("says", container("main", f"echo hello; {FOREVER}")), namespace=namespace)
+    uid = node2.wait_running(namespace, "says")["metadata"]["uid"]
+    node2.kubectl("exec", "says", "--", "true", namespace=namespace)  # kubectl 1.36: a WebSocket
+    get("/metrics/cadvisor")
+    shown = get("/metrics")
+    assert 'kubelet_websocket_streaming_requests_total{subresource="exec"} 1\n' in shown
+    assert re.search(r'kubelet_http_requests_total\{[^}]*path="metrics/cadvisor"[^}]*\} 1\n', shown)
+    named = f'container="main",namespace="{namespace}",pod="says",uid="{uid}"'
+    used = re.search(rf"kubelet_container_log_filesystem_used_bytes\{{{named}\}} (\d+)\n", shown)
+    assert used is not None, shown[-2000:]
+    assert 0 < int(used[1]) < 100_000
+    assert "\nprocess_start_time_seconds " in get("/metrics/probes")
 
 
 def test_a_checkpoint_is_made_or_the_answer_says_why(node2: Node, namespace: str) -> None:
