@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 
 import pytest
 
 from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.server.test_kubectl import running
 from tools.env.containerd import Containerd
@@ -37,3 +39,38 @@ def test_a_follow_sees_every_line_through_rotations(
     assert len(names) <= 5
     assert all(re.fullmatch(r"0\.log(\.\d{8}-\d{6}(\.gz)?)?", name) for name in names), names
     remove_pods(node, "rotated")
+
+
+@pytest.fixture
+def quick(make_node: MakeNode, session_containerd2_idmap: Containerd) -> Node:
+    """A node that rotates often and keeps much."""
+    config = {
+        "containerLogMaxSize": "1Mi",
+        "containerLogMonitorInterval": "3s",
+        "containerLogMaxFiles": 20,
+    }
+    node = make_node(session_containerd2_idmap, config=config)
+    node.start()
+    return node
+
+
+def test_a_client_that_stood_still_for_rotations_misses_nothing(quick: Node) -> None:
+    quick.api.create("namespaces", "", {"metadata": {"name": "behind"}})
+    more = "x" * 200
+    rounds, lines = 6, 100_000
+    first = f"for r in $(seq {rounds}); do seq $((r * {lines} + 1)) $((r * {lines} + {lines}))"
+    script = f"{first} | sed 's/$/ {more}/'; sleep 4; done; echo end; {FOREVER}"
+    quick.apply(pod("writes", container("main", script)), namespace="behind")
+    quick.wait_running("behind", "writes")
+    (folder,) = quick.pod_logs.glob("behind_writes_*/main")
+    with running(quick, "new", "behind", "logs", "-f", "writes") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"%d " % (lines + 1))
+        process.send_signal(signal.SIGSTOP)
+        quick.until(lambda: len(list(folder.glob("*.gz"))) > 3, "compressed rotations", timeout=60)
+        process.send_signal(signal.SIGCONT)
+        for number in range(lines + 2, (rounds + 1) * lines + 1):
+            line = process.stdout.readline()
+            assert line.startswith(b"%d x" % number), (number, line[:20])
+        assert process.stdout.readline() == b"end\n"
+    remove_pods(quick, "behind")
