@@ -13,6 +13,8 @@ from pathlib import Path
 from kubeletpy.cli import agent_socket
 
 WATCH_S = 1.0
+GONE_AFTER = 3
+"""Looks in a row that find no such pod."""
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -65,11 +67,22 @@ def answer(given: argparse.Namespace, path: Path) -> str:
 
 
 def watch(show: Callable[[], str]) -> int:
-    """Show it again and again: on a terminal in place, else only when it has changed."""
-    in_place, last = sys.stdout.isatty(), ""
+    """Show it again and again: on a terminal in place, else only when it has changed.
+
+    An agent that goes away meanwhile is waited for: who watches wants to see what comes of it. One
+    that has just come back may not know the pod yet.
+    Raises NoAgent when there is none to begin with, and NotFound also when the pod has gone.
+    """
+    in_place, last, missed = sys.stdout.isatty(), "", 0
     try:
         while True:
-            text = show()
+            try:
+                text, missed = show(), 0
+            except (agent_socket.NoAgent, agent_socket.NotFound) as error:
+                missed += isinstance(error, agent_socket.NotFound)
+                if not last or missed >= GONE_AFTER:
+                    raise
+                text = f"{error}\n"
             if in_place:
                 sys.stdout.write(_CLEAR + text)
             elif text != last:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.integration.lifecycle.command import explained, run, until_verdict
-from tests.integration.node.machine import Node
+from tests.integration.node.machine import Node, status
 from tests.integration.node.pods import DEAF, container, pod
 
 
@@ -53,6 +55,33 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
     assert 0 < wait["until"] - crash["at"] <= 20
     assert crash["exits"][0]["exit_code"] == 3
     assert "no pod" in run(node, "explain", "-n", namespace, "other", expect=1)
+
+
+def test_a_watch_from_start_to_end(node: Node, namespace: str) -> None:
+    """It shows each verdict as it comes, outlasts the agent, and ends with the pod."""
+    node.apply(pod("seen", container("main", "sleep 3; exit 4")), namespace=namespace)
+    node.wait_pod(namespace, "seen", lambda p: bool(status(p)), "known")
+    command = [sys.executable, "-u", "-m", "kubeletpy.cli.main", "explain", "--watch"]
+    command += [f"{namespace}/seen", "--socket", str(node.root_dir / "explain.sock")]
+    shown = node.directory / "watched"
+    with shown.open("w") as out:
+        watching = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        node.until(
+            lambda: "last exit code 4" in shown.read_text(), "the end told", namespace, "seen"
+        )
+        node.kill()
+        node.start_agent()
+        after = len(shown.read_text())
+        node.until(
+            lambda: "main keeps ending" in shown.read_text()[after:] or watching.poll(),
+            "the new agent's view",
+        )
+        node.kubectl("delete", "pod", "seen", "--grace-period=1", namespace=namespace)
+        assert watching.wait(30) == 1
+        assert "no pod" in shown.read_text()
+    finally:
+        watching.kill()
 
 
 def test_the_start_and_the_end_phase_by_phase(node: Node, namespace: str, tmp_path: Path) -> None:

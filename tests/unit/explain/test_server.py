@@ -72,6 +72,45 @@ async def test_a_pod_all_pods_and_a_timeline(server: Any, capsys: Any, tmp_path:
     assert json.loads(capsys.readouterr().out)["name"] == "web"
 
 
+async def test_a_watch_shows_changes_and_outlasts_the_agent(
+    server: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each change; it ends when the pod is gone, or by ctrl-c."""
+    answers: list[Any] = [
+        "running",
+        "running",
+        agent_socket.NoAgent("nobody answers"),
+        agent_socket.NoAgent("nobody answers"),
+        "stopped",
+        KeyboardInterrupt(),
+    ]
+
+    def show() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return f"{answer}\n"
+
+    monkeypatch.setattr(explain, "WATCH_S", 0)
+    assert explain.watch(show) == 0
+    assert capsys.readouterr().out.split("\n") == [
+        *("running", "", "nobody answers", "", "stopped", "", "")
+    ]
+    answers[:] = [agent_socket.NoAgent("nobody answers")]
+    with pytest.raises(agent_socket.NoAgent):
+        explain.watch(show)
+
+    at, asked = f"--socket={server.path}", OnePod.find
+    left = iter((True, False, False, True))
+    monkeypatch.setattr(
+        OnePod, "find", lambda self, *names: asked(self, *names) if next(left, False) else None
+    )
+    assert await run(explain, at, "web", "--watch") == 1
+    shown = capsys.readouterr()
+    assert shown.out.count("default/web: running and ready") == 2, "it was only away for a while"
+    assert "no pod" in shown.err
+
+
 async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -> None:
     at = f"--socket={server.path}"
     assert await run(explain, at, "other") == 1
