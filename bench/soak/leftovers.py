@@ -9,10 +9,12 @@ from pathlib import Path
 
 from bench.stand import CGROUP_ROOT, Stand
 from bench.usage import memory
+from kubeletpy.trace.spans import MAX_PODS
 from tools.env.cri import RawRuntime
 from tools.env.sweep import CNI_RESULTS, cgroups, mounts, shims
 
 MEGABYTE = 1 << 20
+OBJECTS_A_POD = 120
 _CHECKPOINTS = ("allocated_pods_state", "actuated_pods_state")
 _KEPT = re.compile(r"/image_manager/pulling/sha256-[0-9a-f]{64}$")
 """Pulls that were cut short: kept on purpose, and bounded, until their image arrives."""
@@ -29,17 +31,18 @@ class Process:
     objects: int
     rss: int
 
-    def grown(self, since: Process) -> list[str]:
-        """What grew more than a little since an earlier look.
+    def grown(self, since: Process, pods: int) -> list[str]:
+        """What grew more than a little since an earlier look, when there were ``pods`` meanwhile.
 
-        A few files are connections kept for the next request; memory is what Python's allocator
-        keeps for itself after a burst.
+        A few files are connections kept for the next request; objects are the stories of the
+        last pods for `kubeletpy timeline` and the events that are counted together; memory is what
+        Python's allocator keeps for itself after a burst.
         """
         bounds = {
             "files": since.files + 12,
             "threads": since.threads + 8,
             "tasks": since.tasks + 6,
-            "objects": int(since.objects * 1.15),
+            "objects": since.objects + 6000 + OBJECTS_A_POD * min(pods, MAX_PODS),
             "rss": since.rss + 25 * MEGABYTE,
         }
         return [

@@ -176,7 +176,7 @@ class _Run:
         result.violations += [f"log: {line}" for line in log_lines(self.stand)]
         assert result.before is not None
         assert result.after is not None
-        result.violations += result.after.grown(result.before)
+        result.violations += result.after.grown(result.before, self.history.pods)
         for counts in (self.churn.counts, self.streams.counts, self.faults.counts):
             result.counts.update(counts)
         seen = {"pods": self.history.pods, "restarts": self.history.restarts}
