@@ -22,7 +22,6 @@ from kubeletpy.runtime_manager.config_errors import SandboxConfigError
 log = logging.getLogger(__name__)
 
 REFRESH_S = 60.0
-ENFORCE_RETRY_S = 60.0
 FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
 """Killed processes take their time: 10 ms, doubled up to 640 ms."""
 

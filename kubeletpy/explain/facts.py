@@ -36,7 +36,6 @@ class PodFacts:
     record: WorkerRecord | None = None
     status: api.PodStatus = field(default_factory=api.PodStatus)
     runtime: PodRuntimeStatus | None = None
-    runtime_read_error: str = ""
     history: tuple[HistoryEntry, ...] = ()
     last_step: LastStep | None = None
     next_step_at: float | None = None

@@ -94,7 +94,6 @@ class Snapshots:
             record=record,
             status=status if status is not None else pod.status if pod is not None else {},
             runtime=entry.status if entry else None,
-            runtime_read_error=entry.error if entry else "",
             history=rooms.workers.history.of(uid),
             last_step=rooms.workers.last_steps.get(uid),
             next_step_at=None if wait is None else now + wait,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 ALWAYS = "Always"
-IF_NOT_PRESENT = "IfNotPresent"
 NEVER = "Never"
 
 

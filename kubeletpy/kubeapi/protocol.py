@@ -44,18 +44,12 @@ SECRETS = Resource("", "v1", "secrets", True, "Secret")
 CONFIGMAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 SERVICES = Resource("", "v1", "services", True, "Service")
 SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", True, "ServiceAccount")
-NAMESPACES = Resource("", "v1", "namespaces", False, "Namespace")
 EVENTS = Resource("", "v1", "events", True, "Event")
-PERSISTENTVOLUMECLAIMS = Resource("", "v1", "persistentvolumeclaims", True, "PersistentVolumeClaim")
-PERSISTENTVOLUMES = Resource("", "v1", "persistentvolumes", False, "PersistentVolume")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
 RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass")
 CERTIFICATESIGNINGREQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", False, "CertificateSigningRequest"
 )
-CSIDRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", False, "CSIDriver")
-CSINODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
-VOLUMEATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", False, "VolumeAttachment")
 TOKENREVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")
 SUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", False, "SubjectAccessReview"

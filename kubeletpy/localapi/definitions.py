@@ -12,7 +12,6 @@ from typing import Any
 
 Definition = dict[str, Any]
 
-OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
 MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"

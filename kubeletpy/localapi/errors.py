@@ -177,16 +177,6 @@ def too_large(limit: int) -> ApiError:
     )
 
 
-def too_many_requests(message: str, retry_after: int = 1) -> ApiError:
-    """429; ``retry_after`` in seconds."""
-    return ApiError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after})
-
-
-def not_implemented(message: str) -> ApiError:
-    """501: a part of the Kubernetes API that this server does not have."""
-    return ApiError(501, "NotImplemented", message)
-
-
 def unavailable(message: str) -> ApiError:
     """503: later it may work."""
     return ApiError(503, "ServiceUnavailable", message)

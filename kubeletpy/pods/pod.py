@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 from kubeletpy.api import types as api
-from kubeletpy.api.times import parse_time
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_SEEN = "kubernetes.io/config.seen"
@@ -121,12 +119,6 @@ class Pod:
     def is_shown_by(self, mirror: Pod) -> bool:
         """Whether a mirror is of this static pod's manifest, and not of one that had its name."""
         return mirror.annotations.get(CONFIG_MIRROR) == self.annotations.get(CONFIG_HASH, self.uid)
-
-    @cached_property
-    def deletion_timestamp(self) -> float | None:
-        """Unix seconds at which the grace period ends, when deletion was asked for."""
-        text = self.metadata.get("deletionTimestamp")
-        return parse_time(text) if text else None
 
     @property
     def being_deleted(self) -> bool:

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _ENV = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
@@ -19,7 +18,6 @@ _HEADER = "[-A-Za-z0-9]+"
 
 _LABEL_RE = re.compile(_LABEL)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
-_LABEL_1035_RE = re.compile(_LABEL_1035)
 _QUALIFIED_RE = re.compile(_QUALIFIED)
 _LABEL_VALUE_RE = re.compile(f"({_QUALIFIED})?")
 _CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
@@ -76,22 +74,6 @@ def dns_subdomain(value: str) -> tuple[str, ...]:
                 " '-' or '.', and must start and end with an alphanumeric character",
                 _SUBDOMAIN,
                 "example.com",
-            )
-        )
-    return tuple(found)
-
-
-def dns_1035_label(value: str) -> tuple[str, ...]:
-    """RFC 1035 label: names of services before 1.36 and of ports."""
-    found = [_too_long(_MAX_LABEL)] if len(value) > _MAX_LABEL else []
-    if not _LABEL_1035_RE.fullmatch(value):
-        found.append(
-            _pattern(
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
-                "with an alphabetic character, and end with an alphanumeric character",
-                _LABEL_1035,
-                "my-name",
-                "abc-123",
             )
         )
     return tuple(found)
