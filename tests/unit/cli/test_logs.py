@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,16 +15,6 @@ from kubeletpy.config import default_settings
 from kubeletpy.config.settings import Logging, VModule
 
 DEFAULT = default_settings().logging
-
-
-@pytest.fixture(autouse=True)
-def _keep_logging() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("kubeletpy")
-    before = (root.handlers[:], root.level, ours.level)
-    yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
 
 
 def logged(settings: Logging = DEFAULT) -> list[str]:

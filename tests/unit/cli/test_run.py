@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +14,6 @@ from kubeletpy.cli import machine, run
 from kubeletpy.kubeapi.credentials import KubeconfigError
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-
-
-@pytest.fixture(autouse=True)
-def _keep_logging() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("kubeletpy")
-    before = (root.handlers[:], root.level, ours.level)
-    yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
 
 
 @pytest.fixture

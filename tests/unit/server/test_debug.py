@@ -242,6 +242,9 @@ class Sink(logging.Handler):
     verbosity = -1
     why = ""
 
+    def emit(self, record: logging.LogRecord) -> None:
+        pass
+
     def set_verbosity(self, level: int) -> None:
         self.verbosity = level
 
