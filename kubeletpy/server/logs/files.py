@@ -6,7 +6,9 @@ followed there, and nothing but a regular file is read. Blocking: call it on a t
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import stat
 import zlib
 from pathlib import Path, PurePosixPath
@@ -52,6 +54,25 @@ class LogFile:
         """When it was last written to, nanoseconds since 1970; 0 after a close."""
         with self._held.in_use() as fd:
             return os.fstat(fd).st_mtime_ns if fd >= 0 else 0
+
+    def is_written(self) -> bool:
+        """Whether somebody has it open for writing, as far as the file system can tell.
+
+        The kernel grants a lease for reading only while nobody does.
+        """
+        with self._held.in_use() as fd:
+            if fd < 0:
+                return False
+            try:
+                # who opens it within the lease has us told: by a signal that does nothing
+                fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+        return False
 
     def seek_tail(self, lines: int) -> None:
         """Go where that many lines are left, looking at no more of the file than needed."""

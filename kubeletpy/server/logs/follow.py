@@ -1,9 +1,9 @@
 """A log file from its beginning or tail to a client, and on while the container runs.
 
 Through rotations without loss or repeats, however far behind, as long as the files are there: the
-old file is read to its end after the new one has something in it, for the runtime writes to the old
-one until it has opened the new one. Must never hold more than a block, nor read faster than the
-client takes.
+old file is read to its end after the new one has something in it and the runtime has closed the old
+one, for what it has buffered it still writes to the old one when it has begun with the new one.
+Must never hold more than a block, nor read faster than the client takes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from kubeletpy.server.logs.succession import open_next
 
 LOOK_S = 10.0
 """How long nothing may be heard of a file before it is looked at all the same."""
+
+CLOSED_WITHIN_S = 5.0
+"""How long a runtime may take to close the old file of a rotation; then it is left all the same."""
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -92,7 +95,7 @@ class LogStreams:
                 await reading.to_the_end(write)
                 if reading.done:
                     return
-                if await reading.next_file(write):
+                if await reading.next_file(write, ended=ended):
                     continue
                 if ended:
                     await reading.finish(write)
@@ -123,6 +126,8 @@ class _Reading:
         self._log = log
         self._root = root
         self.path = log.path
+        self._left_since: float | None = None
+        """When the file was first seen to have a successor, by the event loop's clock."""
         self._formatter = Formatter(
             timestamps=options.timestamps,
             since=options.since,
@@ -145,19 +150,34 @@ class _Reading:
             if ended:
                 return
 
-    async def next_file(self, write: Write) -> bool:
-        """After a rotation: send the rest of the old file and go on to the one after it."""
+    async def next_file(self, write: Write, *, ended: bool) -> bool:
+        """After a rotation: send the rest of the old file and go on to the one after it.
+
+        ``ended``: the container is, nothing more will be heard of its files.
+        """
         new = await asyncio.to_thread(open_next, self._root, self._log)
         if new is None:
             return False
         try:
+            if not ended and await self._is_still_written():
+                new.close()
+                return False
             await self.to_the_end(write)
         except BaseException:
             new.close()
             raise
         self._log.close()
         self._log = new
+        self._left_since = None
         return True
+
+    async def _is_still_written(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._left_since is None:
+            self._left_since = now
+        if now - self._left_since > CLOSED_WITHIN_S:
+            return False
+        return await asyncio.to_thread(self._log.is_written)
 
     async def finish(self, write: Write) -> None:
         """Send a last line that has no newline."""

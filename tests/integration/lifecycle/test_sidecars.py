@@ -94,8 +94,9 @@ def test_a_sidecar_that_ends_is_started_again_while_the_job_goes_on(
         lambda p: (
             container_status(p, "side").get("restartCount") == 1
             and "running" in container_status(p, "side")["state"]
+            and "running" in container_status(p, "main")["state"]
         ),
-        "with its sidecar restarted",
+        "with its sidecar restarted beside the job",
     )
     assert terminated(container_status(again, "side"), "lastState")["exitCode"] == 5
     node.exec(container_status(again, "main")["containerID"], "touch", "/data/end")

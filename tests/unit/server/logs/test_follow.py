@@ -16,6 +16,7 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.server.logs.choice import LogOptions
+from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 
@@ -130,6 +131,34 @@ async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path:
     assert [name.endswith(".gz") for name in names] == [False, True, False]
     with gzip.open(container.path.parent / names[1], "rt") as packed:
         assert "before the reopen" in packed.read()
+
+
+async def test_what_the_runtime_still_has_for_the_old_file_comes_before_the_new(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    is_written = LogFile.is_written
+
+    def look(log: LogFile) -> bool:
+        loop.call_soon_threadsafe(asked.set)
+        return is_written(log)
+
+    monkeypatch.setattr(LogFile, "is_written", look)
+    container.say("first")
+    task = await container.follow()
+    await container.until("first\n")
+    container.path.rename(container.path.with_name("0.log.20260101-000000"))
+    container.path.write_text(LINE % "new")
+    async with asyncio.timeout(5):
+        await asked.wait()
+    container.say("late")
+    container.file.close()
+    await container.until("new\n")
+    container.state(running=False)
+    async with asyncio.timeout(5):
+        await task
+    assert container.got.decode() == "first\nlate\nnew\n"
 
 
 @pytest.mark.parametrize("rotations", [1, 2, 3, 5])
