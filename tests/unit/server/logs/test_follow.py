@@ -152,13 +152,17 @@ async def test_what_the_runtime_still_has_for_the_old_file_comes_before_the_new(
     container.path.write_text(LINE % "new")
     async with asyncio.timeout(5):
         await asked.wait()
+        asked.clear()
+        with container.path.open("a") as new:
+            new.write(LINE % "newer")
+        await asked.wait()
     container.say("late")
     container.file.close()
-    await container.until("new\n")
+    await container.until("newer\n")
     container.state(running=False)
     async with asyncio.timeout(5):
         await task
-    assert container.got.decode() == "first\nlate\nnew\n"
+    assert container.got.decode() == "first\nlate\nnew\nnewer\n"
 
 
 @pytest.mark.parametrize("rotations", [1, 2, 3, 5])
