@@ -14,6 +14,7 @@ from typing import Any
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.replaced import replaced_containers
 
 COMPUTE = ("cpu", "memory")
 KINDS = ("requests", "limits")
@@ -79,14 +80,9 @@ def with_resources(pod: Pod, given: PodResources) -> Pod:
 
     A container that nothing is noted of keeps what it asks for.
     """
-    changed: dict[str, Any] = {}
-    for key in ("initContainers", "containers"):
-        listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
-        replaced = [
-            _with(container, given.containers.get(container["name"])) for container in listed
-        ]
-        if any(new is not old for new, old in zip(replaced, listed, strict=True)):
-            changed[key] = replaced
+    changed = replaced_containers(
+        pod, lambda container, init: _with(container, given.containers.get(container["name"]))
+    )
     drop_pod_level = False
     if not same(pod.spec.get("resources"), given.pod):
         drop_pod_level = given.pod is None

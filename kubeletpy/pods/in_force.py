@@ -7,11 +7,11 @@ node says that it is done, both count. Pure. Source: docs/reference, admission (
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.replaced import replaced_containers
 
 COMPUTE = ("cpu", "memory")
 
@@ -25,21 +25,20 @@ def in_force(pod: Pod) -> Pod:
     if not pod.status.get("containerStatuses"):
         return pod
     counts = not _asks_in_vain(pod)
-    changed: dict[str, Any] = {}
-    for key, statuses in (
-        ("containers", pod.status.get("containerStatuses")),
-        ("initContainers", pod.status.get("initContainerStatuses")),
-    ):
-        listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
-        told = {status.get("name"): status for status in statuses or ()}
-        raised = [
-            container
-            if key == "initContainers" and not is_sidecar(container)
-            else _raised(container, told.get(container["name"]), counts)
-            for container in listed
-        ]
-        if any(new is not old for new, old in zip(raised, listed, strict=True)):
-            changed[key] = raised
+    told = {
+        init: {status.get("name"): status for status in statuses or ()}
+        for init, statuses in (
+            (False, pod.status.get("containerStatuses")),
+            (True, pod.status.get("initContainerStatuses")),
+        )
+    }
+
+    def raised(container: api.Container, init: bool) -> api.Container:
+        if init and not is_sidecar(container):
+            return container
+        return _raised(container, told[init].get(container["name"]), counts)
+
+    changed = replaced_containers(pod, raised)
     resources = pod.spec.get("resources")
     shown = pod.status.get("resources")
     if resources and resources.get("requests") and shown:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import Amounts, limited, pod_limits, pod_requests
 
 COMPUTE = ("cpu", "memory")
@@ -82,11 +83,10 @@ def _as_it_is(
     containers: Mapping[str, api.ContainerStatus],
     given: api.ResourceRequirements | None,
 ) -> Pod:
-    spec: dict[str, Any] = {**pod.spec}
-    for key in ("containers", "initContainers"):
-        listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
-        if listed:
-            spec[key] = [_shown(one, containers.get(one["name"])) for one in listed]
+    changed = replaced_containers(
+        pod, lambda container, init: _shown(container, containers.get(container["name"]))
+    )
+    spec: dict[str, Any] = {**pod.spec, **changed}
     if given is not None and pod.spec.get("resources"):
         spec["resources"] = given
     return Pod({**pod.object, "spec": spec})  # type: ignore[typeddict-item]

@@ -1,0 +1,26 @@
+"""A pod's containers with some of them replaced. Pure; must never change an object in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+
+def replaced_containers(
+    pod: Pod, replace: Callable[[api.Container, bool], api.Container]
+) -> dict[str, Any]:
+    """The lists of a pod's spec (containers, initContainers) in which something was replaced.
+
+    ``replace`` is given each container, and whether it is an init container; it returns the same
+    object for one that stays.
+    """
+    changed: dict[str, Any] = {}
+    for key in ("containers", "initContainers"):
+        listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
+        made = [replace(container, key == "initContainers") for container in listed]
+        if any(new is not old for new, old in zip(made, listed, strict=True)):
+            changed[key] = made
+    return changed
