@@ -11,13 +11,12 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.api.quantity import spelled
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import Amounts, limited, pod_limits, pod_requests
 
 COMPUTE = ("cpu", "memory")
-BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
 
 def pod_level_resources(
@@ -67,11 +66,7 @@ def spell(name: str, amount: Decimal) -> str:
         milli = int((amount * 1000).to_integral_value(ROUND_CEILING))
         return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
     number = int(amount.to_integral_value(ROUND_CEILING))
-    base, suffixes = (1024, BINARY) if number % 1024 == 0 else (1000, DECIMAL)
-    power = 0
-    while number and number % base == 0 and power < len(suffixes) - 1:
-        number, power = number // base, power + 1
-    return f"{number}{suffixes[power]}"
+    return spelled(number, binary=number % 1024 == 0)
 
 
 def _compute(amounts: Amounts) -> dict[str, str]:
