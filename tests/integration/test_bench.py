@@ -46,7 +46,8 @@ async def test_quick_bench(generation: int, tmp_path: Path) -> None:
         assert row["agent"]["p50"] <= row["agent"]["p95"]
         if row["floor"]:
             assert math.isfinite(row["ratio"])
-            assert row["ratio"] > 0
+            # The kernel counts CPU in ticks: a calm runtime can take none in a short run.
+            assert row["ratio"] >= 0 if "CPU" in row["what"] else row["ratio"] > 0
     for what in ("create -> Ready", "delete -> gone"):
         assert rows[what, 1]["ratio"] is not None
     assert rows["exit -> Succeeded", 1]["agent"]["p50"] > 0
