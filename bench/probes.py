@@ -30,7 +30,6 @@ from kubeletpy.probes.report import Finding
 from kubeletpy.remote.generated import api_pb2 as cri
 
 SETTLE_S = 3.0
-PROBES = ("livenessProbe", "readinessProbe")
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-MS = "ms"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

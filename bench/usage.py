@@ -28,11 +28,3 @@ def memory(pid: int) -> Memory:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     found = {name: value for name, _, value in (line.partition(":") for line in lines)}
     return Memory(*(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")))
-
-
-def machine_cpu() -> float:
-    """Busy CPU-seconds of the whole machine since boot, all cores together."""
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = (
-        int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    )
-    return (user + nice + system + irq + softirq) * TICK

@@ -28,7 +28,7 @@ from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.hooks import NoHooks
 from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
@@ -198,7 +198,7 @@ def local_storage(
     recorder: EventRecorder,
     pods: PodManager,
     cache: PodStatusCache,
-    workers: AsyncPodWorkers,
+    workers: PodWorkers,
 ) -> LocalStorageKeeper | None:
     """What evicts pods that exceed their limits of local storage; None: nothing does."""
     if parts.storage is None:

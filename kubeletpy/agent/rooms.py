@@ -29,7 +29,7 @@ from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.shutdown.logind import SystemLogind
@@ -182,7 +182,7 @@ class AgentRooms(Wires):
             kill=self.workers.kill_pod,
         )
 
-    def _make_workers(self, api: KubeApi | None) -> AsyncPodWorkers:
+    def _make_workers(self, api: KubeApi | None) -> PodWorkers:
         parts = self.parts
         self.probes = self._make_probes()
         self.services = SyncServices(
@@ -207,7 +207,7 @@ class AgentRooms(Wires):
             metrics=self.metrics.workers,
         )
         self.syncer = KubePodSyncer(self.services)
-        return AsyncPodWorkers(
+        return PodWorkers(
             self.syncer,
             self.cache,
             self.runtime,

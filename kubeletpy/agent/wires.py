@@ -27,7 +27,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
@@ -64,7 +64,7 @@ class Wires:
     allocated: ResourceState
     actuated: ResourceState
     allocations: AllocationManager
-    workers: AsyncPodWorkers
+    workers: PodWorkers
     local_storage: LocalStorageKeeper | None
     probes: KubeProbeManager
     syncer: KubePodSyncer

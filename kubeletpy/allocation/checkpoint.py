@@ -90,10 +90,6 @@ class ResourceState:
         containers = {**before.containers, container: resources}
         self._put(uid, PodResources(containers, before.pod))
 
-    def set_pod(self, uid: str, containers: Mapping[str, Requirements]) -> None:
-        """Note those of all containers of a pod."""
-        self._put(uid, PodResources(dict(containers), self.get_pod_level(uid)))
-
     def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
         """Note a pod's as a whole."""
         self._put(uid, PodResources(self.pod(uid), resources))

@@ -13,7 +13,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import ProbeResults
 from kubeletpy.status.manager import ApiStatusManager
@@ -24,7 +24,7 @@ class Rooms:
     """What is looked into."""
 
     pods: PodManager
-    workers: AsyncPodWorkers
+    workers: PodWorkers
     statuses: ApiStatusManager
     cache: PodStatusCache
     reasons: ReasonCache

@@ -143,33 +143,15 @@ class ImageGarbageCollector:
             raise ImageGCError(message)
         return freed
 
-    async def delete_unused(self) -> int:
-        """Remove all that is unused and old enough, whatever the disk; the bytes freed.
-
-        For node pressure. Raises as collect does.
-        """
-        began = self._clock.now()
-        in_use = await self.detect()
-        now = self._clock.now()
-        rest = [
-            image
-            for image in eviction_order(self._records, in_use)
-            if may_free_space(image, self._policy, now)
-        ]
-        try:
-            return await self._free(rest, None)
-        finally:
-            await self._tell_remaining(began)
-
     async def _tell_remaining(self, began: float) -> None:
         if self._on_remaining is not None:
             await self._on_remaining(frozenset(self._records), began)
 
-    async def _free(self, images: Sequence[ImageRecord], wanted: int | None) -> int:
+    async def _free(self, images: Sequence[ImageRecord], wanted: int) -> int:
         freed = 0
         failures: list[str] = []
         for image in images:
-            if wanted is not None and freed >= wanted:
+            if freed >= wanted:
                 break
             try:
                 await self._remove(image, SPACE)
@@ -179,7 +161,7 @@ class ImageGarbageCollector:
                 freed += image.size
         if failures:
             raise ImageGCError(
-                f"wanted to free {'all' if wanted is None else wanted} bytes, but freed {freed} "
+                f"wanted to free {wanted} bytes, but freed {freed} "
                 f"bytes space with errors in image deletion: {'; '.join(failures)}"
             )
         return freed

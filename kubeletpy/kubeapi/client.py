@@ -109,10 +109,6 @@ class KubeClient(Verbs):
         """
         await self._sessions.renew()
 
-    async def reset_connections(self) -> None:
-        """Drop all connections: the next request opens a new one."""
-        await self._sessions.reset()
-
     async def close(self) -> None:
         """Close all connections, also those of clients made by :meth:`limited`."""
         await self._sessions.close()

@@ -88,7 +88,6 @@ class DeleteOptions:
     grace_period_seconds: int | None = None
     uid: str = ""
     resource_version: str = ""
-    propagation_policy: str = ""
     dry_run: bool = False
 
 
@@ -134,6 +133,5 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         grace_period_seconds=grace,
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        propagation_policy=policy,
         dry_run=is_dry_run(query.get("dryRun") or given.get("dryRun")),
     )

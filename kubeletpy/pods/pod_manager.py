@@ -64,10 +64,6 @@ class PodManager:
         """The pod (no mirror) of a uid."""
         return self._pods.get(uid)
 
-    def by_full_name(self, full_name: str) -> Pod | None:
-        """The pod (no mirror) of a full name."""
-        return self._pod_by_name.get(full_name)
-
     def by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod (no mirror) of a namespace and name."""
         return self._pod_by_name.get(f"{name}_{namespace}")

@@ -1,8 +1,8 @@
-"""What the pod workers need of others, and what others may ask of them."""
+"""What pod workers are told, and what they need of others: the three verbs of a pod's life."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -100,51 +100,4 @@ class PodSyncer(Protocol):
 
     async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
         """Release what the pod held (volumes, cgroup) and finish its status."""
-        ...
-
-
-class PodStateQueries(Protocol):
-    """What the rest of the agent asks about pods' workers (docs/reference, worker queries)."""
-
-    def could_have_running_containers(self, uid: str) -> bool:
-        """Whether containers of the pod may run now or start."""
-        ...
-
-    def should_be_finished(self, uid: str) -> bool:
-        """Whether the worker has done all it has to do."""
-        ...
-
-    def is_termination_requested(self, uid: str) -> bool:
-        """Whether the pod is to end, or has ended."""
-        ...
-
-    def should_containers_be_terminating(self, uid: str) -> bool:
-        """Whether the worker has begun to stop containers."""
-        ...
-
-    def should_runtime_be_removed(self, uid: str) -> bool:
-        """Whether sandbox and volumes may be taken down."""
-        ...
-
-    def should_content_be_removed(self, uid: str) -> bool:
-        """Whether dead containers and logs may go: the pod is deleted or evicted and has ended."""
-        ...
-
-
-class PodWorkers(PodStateQueries, Protocol):
-    """One worker per pod."""
-
-    def update_pod(self, update: PodUpdate) -> None:
-        """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
-        ...
-
-    async def kill_pod(self, pod: Pod, options: KillOptions) -> None:
-        """Kill and wait until the pod has terminated.
-
-        Raises TimeoutError after max(10 s, 1.5 x grace); the kill goes on.
-        """
-        ...
-
-    def sync_known_pods(self, desired: Iterable[Pod]) -> Mapping[str, str]:
-        """The orphan pass: terminate what is no longer desired; uid -> worker state."""
         ...

@@ -38,16 +38,6 @@ class WorkerQueries:
         record = self._records.get(uid)
         return record is not None and record.terminated_at is not None
 
-    def should_containers_be_terminating(self, uid: str) -> bool:
-        """Whether the worker has begun to stop containers."""
-        record = self._records.get(uid)
-        return self._machine.synced if record is None else record.started_terminating
-
-    def should_runtime_be_removed(self, uid: str) -> bool:
-        """Whether sandbox and volumes may be taken down."""
-        record = self._records.get(uid)
-        return self._machine.synced if record is None else record.terminated_at is not None
-
     def should_content_be_removed(self, uid: str) -> bool:
         """Whether dead containers and logs may go: the pod is deleted or evicted and has ended."""
         record = self._records.get(uid)

@@ -51,8 +51,6 @@ class WorkerRecord:
     started_at: float | None = None
     terminating_at: float | None = None
     terminated_at: float | None = None
-    started_terminating: bool = False
-    """A terminating step has begun: no container is started any more."""
     grace: int | None = None
     """Seconds; only ever shrinks."""
     status_override: StatusOverride | None = None

@@ -124,14 +124,11 @@ class WorkerMachine:
             active=active,
             running=stage,
             started_at=now if record.started_at is None and work.pod else record.started_at,
-            started_terminating=record.started_terminating or stage is not Stage.SYNC,
         )
         return [RunStep(uid, stage, work, record.grace or MIN_GRACE, record.status_override)]
 
     def _never_start(self, record: WorkerRecord, now: float) -> list[Effect]:
-        self.records[record.uid] = replace(
-            record, pending=None, finished=True, terminated_at=now, started_terminating=True
-        )
+        self.records[record.uid] = replace(record, pending=None, finished=True, terminated_at=now)
         effects: list[Effect] = [Terminated(record.uid), Finished(record.uid)]
         return effects + self._release_name(record, now)
 
@@ -185,7 +182,6 @@ class WorkerMachine:
             record = replace(
                 record,
                 terminating_at=now,
-                started_terminating=True,
                 grace=effective_grace(None, record.pod, None),
             )
         return self._requeue_last(record, now)
@@ -257,7 +253,6 @@ def _first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord
             record,
             terminating_at=event.now,
             terminated_at=event.now,
-            started_terminating=True,
         )
     return record
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kubeletpy.clock import Clock
@@ -63,8 +63,8 @@ CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 """The newest object of a pod and its mirror, by uid; None when it is not in the configuration."""
 
 
-class AsyncPodWorkers(WorkerQueries):
-    """Implements :class:`~kubeletpy.podworkers.protocol.PodWorkers` on asyncio."""
+class PodWorkers(WorkerQueries):
+    """One worker per pod, and what the rest of the agent may say to them and ask of them."""
 
     def __init__(
         self,
@@ -160,13 +160,8 @@ class AsyncPodWorkers(WorkerQueries):
             )
             raise
 
-    def sync_known_pods(self, desired: Iterable[Pod]) -> Mapping[str, str]:
-        """The orphan pass: terminate what is no longer desired; uid -> worker state."""
-        views = self.orphan_pass(frozenset(pod.uid for pod in desired))
-        return {uid: view.stage.value for uid, view in views.items()}
-
     def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerView]:
-        """The same by uid, with all that housekeeping counts."""
+        """Terminate what is no longer desired; all workers by uid, for housekeeping to count."""
         self._handle(DesiredPods(desired, self._clock.now()))
         return self.machine.views(desired)
 

@@ -23,7 +23,6 @@ class KillReason(StrEnum):
     LIVENESS_PROBE = "LivenessProbe"
     STARTUP_PROBE = "StartupProbe"
     UNKNOWN_STATE = "Unknown"
-    RESTART_ALL = "RestartAll"
     RESIZE = "Resize"
 
 

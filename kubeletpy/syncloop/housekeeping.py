@@ -16,7 +16,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.records import Stage, WorkerView
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.syncloop.metrics import LoopMetrics, NoLoopMetrics
 
@@ -44,7 +44,7 @@ class Housekeeping:
     def __init__(
         self,
         pods: PodManager,
-        workers: AsyncPodWorkers,
+        workers: PodWorkers,
         statuses: StatusManager,
         cache: PodStatusCache,
         *,

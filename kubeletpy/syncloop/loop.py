@@ -20,7 +20,7 @@ from kubeletpy.pods.pod import SOURCE_API, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.syncloop.admitting import Admitting
 from kubeletpy.syncloop.dead_containers import DeadContainers
@@ -44,7 +44,7 @@ class SyncLoop:
         sources: Iterable[str],
         *,
         pods: PodManager,
-        workers: AsyncPodWorkers,
+        workers: PodWorkers,
         statuses: StatusManager,
         cache: PodStatusCache,
         housekeeping: Housekeeping,

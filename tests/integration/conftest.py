@@ -119,12 +119,6 @@ def kubectl_versions() -> dict[str, Kubectl]:
     return {name: kubectl(name) for name in ("old", "new")}
 
 
-@pytest.fixture(params=["old", "new"], ids=["kubectl-old", "kubectl-new"])
-def each_kubectl(request: pytest.FixtureRequest, kubectl_versions: dict[str, Kubectl]) -> Kubectl:
-    """Each of the two kubectls in turn."""
-    return kubectl_versions[request.param]
-
-
 @pytest.fixture(scope="session")
 def registry(session_dir: Path) -> Iterator[Registry]:
     """A registry that wants `user` and `password`; pulls need `Containerd.trust(server)`."""

@@ -80,15 +80,6 @@ def runs_on(image: str) -> bool:
     return behaviour(image) in ("run", "run143", "stubborn", "slowstop", "flakyrun")
 
 
-def final_code(image: str) -> int | None:
-    """Exit code that an image comes to when it is run again after failures; None: it runs on."""
-    if runs_on(image):
-        return None
-    if behaviour(image) == "flaky":
-        return 0
-    return script_of(image, 0).exit_code
-
-
 def image_id(image: str) -> str:
     """The runtime's id of an image."""
     return "sha256:" + hashlib.sha256(image.encode()).hexdigest()

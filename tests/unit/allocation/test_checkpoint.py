@@ -105,7 +105,7 @@ async def test_what_is_noted_is_there_after_a_death_at_once(tmp_path: Path) -> N
     state.set("u1", "a", needs("cpu=1"))
     state.set("u1", "b", needs("cpu=2"))
     state.set_pod_level("u1", needs("cpu=3"))
-    state.set_pod("u2", {"c": needs("memory=1Gi")})
+    state.set("u2", "c", needs("memory=1Gi"))
     state.set("u3", "d", {})
     state.remove("u3")
     again = ResourceState(path)

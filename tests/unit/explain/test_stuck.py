@@ -16,7 +16,7 @@ from tests.unit.explain.facts import NOW, doing, facts, failed
 from tests.unit.explain.test_verdict import DELETED, HELD
 from tests.unit.podworkers.builders import make_pod
 
-LATE: dict[str, Any] = {"terminating_at": NOW - 41, "grace": 30, "started_terminating": True}
+LATE: dict[str, Any] = {"terminating_at": NOW - 41, "grace": 30}
 RELEASING: dict[str, Any] = {**LATE, "terminated_at": NOW - 11}
 DONE: dict[str, Any] = {**RELEASING, "finished": True}
 CASES: list[tuple[str, dict[str, Any], str | None]] = [

@@ -34,7 +34,7 @@ TWO = make_pod(
     containers=[{"name": "main", "image": "i"}], initContainers=[{"name": "first", "image": "i"}]
 )
 GATED = make_pod(readinessGates=[{"conditionType": "example.com/open"}])
-ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30, "started_terminating": True}
+ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30}
 ENDED: dict[str, Any] = {**ENDING, "terminated_at": NOW - 4}
 DONE: dict[str, Any] = {**ENDED, "finished": True}
 DELETED = make_pod(deleting=30)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.images.gc import ImageGarbageCollector, ImageGCError
 from kubeletpy.images.gc_selection import (
     Disk,
     ImageGCPolicy,
@@ -141,17 +141,17 @@ async def test_age_and_off() -> None:
 
 
 @on_virtual_time
-async def test_delete_unused_and_errors() -> None:
+async def test_errors_of_a_removal_are_told() -> None:
     node = Node()
     node.images.add("a")
     collector = node.collector()
     await collector.detect()
     await asyncio.sleep(200)
     node.images.remove_error = Internal("RemoveImage", "read-only")
-    with pytest.raises(Exception, match="read-only"):
-        await collector.delete_unused()
+    with pytest.raises(ImageGCError, match=r"wanted to free 100 bytes, but freed 0 .*read-only"):
+        await collector.collect()
     node.images.remove_error = None
-    assert await collector.delete_unused() == 1000
+    assert await collector.collect() == 1000
     node.capacity = 0
     await collector.run()
     assert node.events.seen == [

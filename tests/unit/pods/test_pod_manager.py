@@ -18,7 +18,6 @@ def test_ordinary_pods():
     web = make_pod()
     pods.put(web)
     assert pods.get("uid-web") is web
-    assert pods.by_full_name("web_default") is web
     assert pods.by_name("default", "web") is web
     assert pods.current("uid-web") == (web, None)
     newer = make_pod(labels={"a": "b"})
@@ -55,4 +54,4 @@ def test_an_old_uid_does_not_take_a_newer_ones_name():
     pods.put(old)
     pods.put(new)
     pods.remove(old)
-    assert pods.by_full_name("static_default") is new
+    assert pods.by_name("default", "static") is new

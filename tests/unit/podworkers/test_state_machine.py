@@ -310,12 +310,12 @@ def machine_step(machine: WorkerMachine, uid: str) -> RunStep | None:
 
 def test_queries():
     rows = {
-        # could run, finished, requested, terminating, remove runtime, remove content
-        "unknown": (True, False, False, False, False, False),
-        "sync": (True, False, False, False, False, False),
-        "terminating": (True, False, True, True, False, False),
-        "terminated": (False, False, True, True, True, False),
-        "finished": (False, True, True, True, True, False),
+        # could run, finished, requested, remove content
+        "unknown": (True, False, False, False),
+        "sync": (True, False, False, False),
+        "terminating": (True, False, True, False),
+        "terminated": (False, False, True, False),
+        "finished": (False, True, True, False),
     }
     made = {
         "unknown": WorkerMachine(),
@@ -328,7 +328,7 @@ def test_queries():
         assert asked(made[name]) == expected, name
     empty = WorkerMachine()
     empty.handle(DesiredPods(frozenset(), 1.0))
-    assert asked(empty) == (False, True, False, True, True, True)
+    assert asked(empty) == (False, True, False, True)
 
 
 def asked(machine: WorkerMachine) -> tuple[bool, ...]:
@@ -337,8 +337,6 @@ def asked(machine: WorkerMachine) -> tuple[bool, ...]:
         queries.could_have_running_containers(UID),
         queries.should_be_finished(UID),
         queries.is_termination_requested(UID),
-        queries.should_containers_be_terminating(UID),
-        queries.should_runtime_be_removed(UID),
         queries.should_content_be_removed(UID),
     )
 

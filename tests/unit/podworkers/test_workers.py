@@ -15,7 +15,7 @@ from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, U
 from kubeletpy.podworkers.records import Event
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
@@ -91,7 +91,7 @@ class Setup:
         self.cache = PodStatusCache()
         self.cache.populated = populated
         self.log: list[Event] = []
-        self.workers = AsyncPodWorkers(
+        self.workers = PodWorkers(
             self.syncer,
             self.cache,
             self.runtime,  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ async def test_the_log_replays():
     await asyncio.sleep(100)
     s.send(UpdateType.KILL)
     await asyncio.sleep(10)
-    s.workers.sync_known_pods([])
+    s.workers.orphan_pass(frozenset())
     machine = WorkerMachine()
     for event in s.log:
         machine.handle(event)

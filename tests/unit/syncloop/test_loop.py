@@ -14,7 +14,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import AsyncPodWorkers
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
@@ -66,7 +66,7 @@ class Node:
         self.deleted_mirrors: list[str] = []
         self.found: list[NodePods] = []
         self.told: list[str] = []
-        self.workers = AsyncPodWorkers(
+        self.workers = PodWorkers(
             self.syncer,
             self.cache,
             self.runtime,  # type: ignore[arg-type]
