@@ -13,7 +13,7 @@ def make_mirror(name: str = "static", uid: str = "mirror") -> Pod:
     return Pod(obj)
 
 
-def test_ordinary_pods():
+def test_ordinary_pods() -> None:
     pods = PodManager()
     web = make_pod()
     pods.put(web)
@@ -27,7 +27,7 @@ def test_ordinary_pods():
     assert (pods.pods(), pods.get("uid-web"), pods.by_name("default", "web")) == ([], None, None)
 
 
-def test_static_and_mirror_are_joined_by_name():
+def test_static_and_mirror_are_joined_by_name() -> None:
     pods = PodManager()
     static, mirror = make_static(uid="s"), make_mirror()
     pods.put(mirror)
@@ -48,7 +48,7 @@ def test_static_and_mirror_are_joined_by_name():
     assert pods.current("s") == (static, None)
 
 
-def test_an_old_uid_does_not_take_a_newer_ones_name():
+def test_an_old_uid_does_not_take_a_newer_ones_name() -> None:
     pods = PodManager()
     old, new = make_static(uid="old"), make_static(uid="new")
     pods.put(old)

@@ -69,7 +69,7 @@ def runtime_status(
     container_id: str = "c1",
 ) -> PodRuntimeStatus:
     """A pod with one sandbox and at most one container."""
-    containers = ()
+    containers: tuple[ContainerStatus, ...] = ()
     if state is not None:
         containers = (
             ContainerStatus(

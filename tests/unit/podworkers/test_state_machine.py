@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.records import (
@@ -31,17 +35,25 @@ OK = SyncOutcome()
 UID = "uid-web"
 
 
-def update(machine: WorkerMachine, kind: UpdateType, pod=None, **kwargs) -> list[Effect]:
+def update(
+    machine: WorkerMachine, kind: UpdateType, pod: Pod | None = None, **kwargs: Any
+) -> list[Effect]:
     quiet = kwargs.pop("quiet", False)
     return machine.handle(UpdateArrived(PodUpdate(kind, pod=pod, **kwargs), 100.0, quiet))
 
 
-def ended(machine: WorkerMachine, uid: str = UID, outcome: SyncOutcome | None = OK):
+def ended(machine: WorkerMachine, uid: str = UID, outcome: SyncOutcome | None = OK) -> list[Effect]:
     return machine.handle(StepEnded(uid, outcome, 200.0))
 
 
 def steps(effects: list[Effect]) -> list[tuple[str, Stage]]:
     return [(e.uid, e.stage) for e in effects if isinstance(e, RunStep)]
+
+
+def only_step(effects: list[Effect]) -> RunStep:
+    (step,) = effects
+    assert isinstance(step, RunStep)
+    return step
 
 
 def kinds(effects: list[Effect]) -> list[type]:
@@ -73,7 +85,7 @@ def finished() -> WorkerMachine:
     return machine
 
 
-def test_a_pods_whole_life():
+def test_a_pods_whole_life() -> None:
     machine = WorkerMachine()
     assert steps(update(machine, UpdateType.CREATE, make_pod())) == [(UID, Stage.SYNC)]
     assert kinds(ended(machine)) == [WakeAfter]
@@ -89,13 +101,13 @@ def test_a_pods_whole_life():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_first_sight_of_an_ended_pod_starts_as_terminated(phase):
+def test_first_sight_of_an_ended_pod_starts_as_terminated(phase: str) -> None:
     machine = WorkerMachine()
     pod = make_pod(phase=phase)
     assert steps(update(machine, UpdateType.CREATE, pod, quiet=True)) == [(UID, Stage.TERMINATED)]
 
 
-def test_an_ended_pod_that_still_runs_is_terminated_first():
+def test_an_ended_pod_that_still_runs_is_terminated_first() -> None:
     machine = WorkerMachine()
     pod = make_pod(phase="Failed")
     assert steps(update(machine, UpdateType.CREATE, pod)) == [(UID, Stage.TERMINATING)]
@@ -115,7 +127,7 @@ def test_an_ended_pod_that_still_runs_is_terminated_first():
         ({"kind": UpdateType.KILL, "runtime_pod": runtime_status()}, True, False),
     ],
 )
-def test_what_requests_termination(message, deleted, evicted):
+def test_what_requests_termination(message: dict[str, Any], deleted: bool, evicted: bool) -> None:
     machine = syncing()
     assert update(machine, **message) == [Interrupt(UID)]
     record = machine.records[UID]
@@ -127,24 +139,24 @@ def test_what_requests_termination(message, deleted, evicted):
     assert steps(ended(machine, outcome=None)) == [(UID, Stage.TERMINATING)]
 
 
-def test_a_terminal_sync_terminates():
+def test_a_terminal_sync_terminates() -> None:
     machine = syncing()
     assert steps(ended(machine, outcome=SyncOutcome(terminal=True))) == [(UID, Stage.TERMINATING)]
     assert machine.records[UID].grace == 30
 
 
-def test_messages_while_syncing_replace_each_other():
+def test_messages_while_syncing_replace_each_other() -> None:
     machine = syncing()
     assert update(machine, UpdateType.UPDATE, make_pod(labels={"v": "1"}), received_at=5.0) == []
     update(machine, UpdateType.UPDATE, make_pod(labels={"v": "2"}), received_at=7.0)
-    (step,) = ended(machine)
-    assert isinstance(step, RunStep)
+    step = only_step(ended(machine))
+    assert step.work.pod is not None
     assert step.work.pod.labels == {"v": "2"}
     assert step.work.received_at == 5.0
 
 
 @pytest.mark.parametrize("made", [terminating, terminated, finished])
-def test_create_after_termination_asks_for_a_restart(made):
+def test_create_after_termination_asks_for_a_restart(made: Callable[[], WorkerMachine]) -> None:
     machine = made()
     assert update(machine, UpdateType.CREATE, make_pod()) == []
     assert machine.records[UID].restart_requested
@@ -155,38 +167,38 @@ def test_create_after_termination_asks_for_a_restart(made):
 
 
 @pytest.mark.parametrize("kind", [UpdateType.UPDATE, UpdateType.SYNC, UpdateType.KILL])
-def test_finished_ignores_everything(kind):
+def test_finished_ignores_everything(kind: UpdateType) -> None:
     machine = finished()
     assert update(machine, kind, make_pod()) == []
     assert machine.records[UID].stage is Stage.FINISHED
 
 
-def test_terminated_ignores_a_runtime_only_kill():
+def test_terminated_ignores_a_runtime_only_kill() -> None:
     machine = terminated()
     assert update(machine, UpdateType.KILL, runtime_pod=runtime_status()) == []
     assert machine.records[UID].pending is None
 
 
-def test_runtime_pods_can_only_be_killed():
+def test_runtime_pods_can_only_be_killed() -> None:
     machine = WorkerMachine()
     assert update(machine, UpdateType.SYNC, runtime_pod=runtime_status()) == []
     assert machine.records == {}
 
 
-def test_a_runtime_only_pod_leaves_nothing():
+def test_a_runtime_only_pod_leaves_nothing() -> None:
     machine = WorkerMachine()
     kill = KillOptions(grace_override=1)
     effects = update(machine, UpdateType.KILL, runtime_pod=runtime_status(), kill=kill)
     assert steps(effects) == [(UID, Stage.TERMINATING)]
-    assert effects[0].grace == 1
+    assert only_step(effects).grace == 1
     assert ended(machine) == [Terminated(UID), Forgotten(UID)]
     assert machine.records == {}
 
 
-def test_a_runtime_only_kill_of_a_known_pod_uses_the_pod():
+def test_a_runtime_only_kill_of_a_known_pod_uses_the_pod() -> None:
     machine = syncing()
     ended(machine)
-    (step,) = update(machine, UpdateType.KILL, runtime_pod=runtime_status())
+    step = only_step(update(machine, UpdateType.KILL, runtime_pod=runtime_status()))
     assert step.work.pod is not None
     assert step.work.runtime_pod is None
 
@@ -205,16 +217,18 @@ def test_a_runtime_only_kill_of_a_known_pod_uses_the_pod():
         (20, None, None, 20),
     ],
 )
-def test_grace(current, deletion, override, expected):
+def test_grace(
+    current: int | None, deletion: int | None, override: int | None, expected: int
+) -> None:
     assert effective_grace(current, make_pod(deleting=deletion), override) == expected
 
 
-def test_a_shorter_grace_counts_at_once_and_a_longer_one_never():
+def test_a_shorter_grace_counts_at_once_and_a_longer_one_never() -> None:
     machine = terminating()
     assert machine.records[UID].grace == 30
     assert update(machine, UpdateType.UPDATE, make_pod(deleting=3)) == [Interrupt(UID)]
     assert update(machine, UpdateType.UPDATE, make_pod(deleting=20)) == []
-    (step,) = ended(machine, outcome=None)
+    step = only_step(ended(machine, outcome=None))
     assert (step.stage, step.grace) == (Stage.TERMINATING, 3)
 
 
@@ -236,38 +250,38 @@ def test_a_shorter_grace_counts_at_once_and_a_longer_one_never():
         (None, 12.5),
     ],
 )
-def test_requeue(outcome, delay):
+def test_requeue(outcome: SyncOutcome | None, delay: float) -> None:
     assert requeue_delay(outcome, 1000.0, 0.25, RequeueSettings()) == pytest.approx(delay)
 
 
-def test_the_timer_runs_the_pod_again():
+def test_the_timer_runs_the_pod_again() -> None:
     machine = syncing()
     ended(machine)
-    (step,) = machine.handle(TimerFired(UID, 1.0))
+    step = only_step(machine.handle(TimerFired(UID, 1.0)))
     assert (step.stage, step.work.type) == (Stage.SYNC, UpdateType.SYNC)
     assert machine.handle(TimerFired(UID, 1.0)) == []
 
 
 class TestOrphanPass:
-    def test_desired_pods_stay(self):
+    def test_desired_pods_stay(self) -> None:
         machine = syncing()
         assert machine.handle(DesiredPods(frozenset({UID}), 1.0)) == []
         assert machine.records[UID].stage is Stage.SYNC
 
-    def test_a_syncing_orphan_is_terminated(self):
+    def test_a_syncing_orphan_is_terminated(self) -> None:
         machine = syncing()
         assert machine.handle(DesiredPods(frozenset(), 1.0)) == [Interrupt(UID)]
         record = machine.records[UID]
         assert (record.deleted, record.grace) == (True, 30)
         assert steps(ended(machine, outcome=None)) == [(UID, Stage.TERMINATING)]
 
-    def test_a_terminating_orphan_is_tried_again(self):
+    def test_a_terminating_orphan_is_tried_again(self) -> None:
         machine = terminating()
         ended(machine, outcome=SyncOutcome(error="no"))
         effects = machine.handle(DesiredPods(frozenset(), 1.0))
         assert steps(effects) == [(UID, Stage.TERMINATING)]
 
-    def test_one_never_started_is_forgotten(self):
+    def test_one_never_started_is_forgotten(self) -> None:
         machine = WorkerMachine()
         update(machine, UpdateType.CREATE, make_static(uid="one"))
         update(machine, UpdateType.CREATE, make_static(uid="two"))
@@ -276,7 +290,7 @@ class TestOrphanPass:
 
 
 class TestStaticNames:
-    def test_the_second_waits_for_the_first(self):
+    def test_the_second_waits_for_the_first(self) -> None:
         machine = WorkerMachine()
         one, two = make_static(uid="one"), make_static(uid="two")
         assert steps(update(machine, UpdateType.CREATE, one)) == [("one", Stage.SYNC)]
@@ -284,12 +298,10 @@ class TestStaticNames:
         ended(machine, "one")
         update(machine, UpdateType.KILL, one)
         ended(machine, "one")
-        assert ended(machine, "one") == [
-            Finished("one"),
-            *[e for e in [machine_step(machine, "two")] if e],
-        ]
+        effects = ended(machine, "one")
+        assert effects == [Finished("one"), machine_step(machine, "two")]
 
-    def test_one_that_waits_and_is_to_end_never_starts(self):
+    def test_one_that_waits_and_is_to_end_never_starts(self) -> None:
         machine = WorkerMachine()
         update(machine, UpdateType.CREATE, make_static(uid="one"))
         update(machine, UpdateType.CREATE, make_static(uid="two"))
@@ -302,13 +314,14 @@ class TestStaticNames:
         assert steps(ended(machine, "one")) == [("three", Stage.SYNC)]
 
 
-def machine_step(machine: WorkerMachine, uid: str) -> RunStep | None:
+def machine_step(machine: WorkerMachine, uid: str) -> RunStep:
     record = machine.records[uid]
     assert record.running is Stage.SYNC
+    assert record.active is not None
     return RunStep(uid, Stage.SYNC, record.active, 1, None)
 
 
-def test_queries():
+def test_queries() -> None:
     rows = {
         # could run, finished, requested, remove content
         "unknown": (True, False, False, False),
@@ -346,7 +359,7 @@ def asked(machine: WorkerMachine) -> tuple[bool, ...]:
 UIDS = ("a", "b", "c")
 
 
-def _pod(uid: str, deleting: int | None, phase: str):
+def _pod(uid: str, deleting: int | None, phase: str) -> Pod:
     if uid == "a":
         return make_pod("api", uid, deleting=deleting, phase=phase)
     return make_static("same", uid, deleting=deleting)
@@ -395,7 +408,7 @@ events = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(events)
-def test_terminations_are_never_lost(sequence: list[Event]):
+def test_terminations_are_never_lost(sequence: list[Event]) -> None:
     machine = WorkerMachine()
     running: dict[str, Stage] = {}
     for event in sequence:
@@ -426,7 +439,7 @@ def test_terminations_are_never_lost(sequence: list[Event]):
 
 @settings(max_examples=100, deadline=None)
 @given(events)
-def test_a_log_replays(sequence: list[Event]):
+def test_a_log_replays(sequence: list[Event]) -> None:
     first, second = WorkerMachine(), WorkerMachine()
     assert [first.handle(e) for e in sequence] == [second.handle(e) for e in sequence]
     assert first.records == second.records
@@ -434,7 +447,7 @@ def test_a_log_replays(sequence: list[Event]):
 
 @settings(max_examples=200, deadline=None)
 @given(events)
-def test_every_pod_comes_to_its_end(sequence: list[Event]):
+def test_every_pod_comes_to_its_end(sequence: list[Event]) -> None:
     """Once nobody wants a pod, steps that work bring every record to nothing."""
     machine = WorkerMachine()
     for event in sequence:

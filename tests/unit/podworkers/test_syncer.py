@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
+from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.podworkers.protocol import UpdateType
+from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -60,6 +64,7 @@ class Rooms:
         self.steps.append("runtime")
         self.request = request
         if self.takes:
+            assert request.on_sandbox_ready is not None
             request.on_sandbox_ready(runtime_status(state=None, at=2))
             await asyncio.sleep(self.takes)
             self.takes = 0.0
@@ -68,16 +73,23 @@ class Rooms:
         result, self.result = self.result, PodSyncResult()
         return result
 
-    async def kill_pod(self, pod, status, grace, on_stopped=None) -> PodSyncResult:
+    async def kill_pod(
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        grace: int,
+        on_stopped: Callable[[PodRuntimeStatus], None] | None = None,
+    ) -> PodSyncResult:
         self.steps.append("kill")
         self.kill_args = (pod, grace)
         if self.ended is not None:
+            assert on_stopped is not None
             on_stopped(self.ended)
             self.steps.append("sandbox stops")
         return self.result
 
     # status
-    def get_status(self, uid):
+    def get_status(self, uid: str) -> Any:
         return self.kept
 
     def set_status(self, pod: Pod, status: Any, *, containers_may_run: bool = True) -> None:
@@ -89,35 +101,35 @@ class Rooms:
         self.steps.append("finish")
 
     # volumes
-    async def set_up(self, pod):
+    async def set_up(self, pod: Pod) -> dict[str, Any]:
         self.steps.append("volumes")
         if self.volume_error:
             raise VolumeError(self.volume_error)
         return {}
 
-    async def tear_down(self, uid):
+    async def tear_down(self, uid: str) -> None:
         self.steps.append("tear down")
         if self.volume_error:
             raise VolumeError(self.volume_error)
 
     # probes
-    def results(self, pod):
+    def results(self, pod: Pod) -> ProbeResults:
         return ProbeResults()
 
-    def add_pod(self, pod):
+    def add_pod(self, pod: Pod) -> None:
         self.steps.append("probes")
 
-    def stop_liveness_and_startup(self, pod):
+    def stop_liveness_and_startup(self, pod: Pod) -> None:
         self.steps.append("probes end")
 
-    def remove_pod(self, uid):
+    def remove_pod(self, uid: str) -> None:
         pass
 
-    def status_stored(self, pod, status):
+    def status_stored(self, pod: Pod, status: Any) -> None:
         pass
 
     # mirrors
-    def reconcile(self, pod, mirror):
+    def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
         self.steps.append("mirror")
 
 
@@ -126,7 +138,7 @@ class Api:
         self.answers = list(answers)
         self.asked: list[str] = []
 
-    async def get(self, resource, name, namespace=None):
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Any:
         self.asked.append(f"{resource.plural}/{namespace}/{name}")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -135,7 +147,7 @@ class Api:
 
 
 class Setup:
-    def __init__(self, tmp_path, **changes: Any) -> None:
+    def __init__(self, tmp_path: Path, **changes: Any) -> None:
         self.rooms, self.recorder, self.cache = Rooms(), Recorder(), PodStatusCache()
         rooms: Any = self.rooms
         self.services = replace(
@@ -160,14 +172,14 @@ class Setup:
         pod: Pod | None = None,
         status: PodRuntimeStatus = EMPTY,
         mirror: Pod | None = None,
-    ):
+    ) -> SyncOutcome:
         return await self.syncer.sync_pod(
             UpdateType.CREATE, pod or make_pod(), mirror, status, lambda: self.terminating
         )
 
 
 @on_virtual_time
-async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path):
+async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.result = PodSyncResult(
         status=runtime_status(at=5), decisions=(Decision("start main", "it does not run"),)
@@ -182,13 +194,15 @@ async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path):
         "runtime",
     ]
     assert (outcome.error, outcome.terminal, len(outcome.decisions)) == ("", False, 1)
-    assert s.cache.get("uid-web").own
+    entry = s.cache.get("uid-web")
+    assert entry is not None
+    assert entry.own
     assert (tmp_path / "pods" / "uid-web" / "volumes").is_dir()
     assert (tmp_path / "pods" / "uid-web").stat().st_mode & 0o777 == 0o750
 
 
 @on_virtual_time
-async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path):
+async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     pod = make_pod(restartPolicy="Never")
     outcome = await s.sync(pod, runtime_status(state=E))
@@ -198,7 +212,7 @@ async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path
 
 
 @on_virtual_time
-async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path):
+async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.result = PodSyncResult(status=runtime_status(state=E, exit_code=3, at=5))
     outcome = await s.sync(make_pod(restartPolicy="Never"))
@@ -208,7 +222,7 @@ async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path):
 
 
 @on_virtual_time
-async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path):
+async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     pod = make_pod(activeDeadlineSeconds=30)
     outcome = await s.sync(pod, runtime_status())
@@ -222,7 +236,7 @@ async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path):
 
 
 @on_virtual_time
-async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path):
+async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.takes = 1000.0
     started = asyncio.get_running_loop().time()
@@ -233,19 +247,21 @@ async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path):
 
 
 @on_virtual_time
-async def test_a_timeout_inside_a_step_is_not_taken_for_the_deadline(tmp_path):
+async def test_a_timeout_inside_a_step_is_not_taken_for_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     s = Setup(tmp_path)
 
-    async def slow(_pod):
+    async def slow(_pod: Pod) -> None:
         raise TimeoutError("its own")
 
-    s.rooms.set_up = slow
+    monkeypatch.setattr(s.rooms, "set_up", slow)
     with pytest.raises(TimeoutError, match="its own"):
         await s.sync(make_pod(activeDeadlineSeconds=30), EMPTY)
 
 
 @on_virtual_time
-async def test_no_network_no_sandbox(tmp_path):
+async def test_no_network_no_sandbox(tmp_path: Path) -> None:
     s = Setup(tmp_path, network_error=lambda: "cni is not there")
     outcome = await s.sync()
     assert outcome.network_not_ready
@@ -255,7 +271,7 @@ async def test_no_network_no_sandbox(tmp_path):
 
 
 @on_virtual_time
-async def test_volumes_that_can_not_be_had(tmp_path):
+async def test_volumes_that_can_not_be_had(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.volume_error = 'volume "data": no such type here'
     outcome = await s.sync()
@@ -267,7 +283,7 @@ async def test_volumes_that_can_not_be_had(tmp_path):
 
 
 @on_virtual_time
-async def test_directories_that_can_not_be_made(tmp_path):
+async def test_directories_that_can_not_be_made(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     (tmp_path / "pods").write_text("a file")
     outcome = await s.sync()
@@ -276,7 +292,7 @@ async def test_directories_that_can_not_be_made(tmp_path):
 
 
 @on_virtual_time
-async def test_a_crash_loop_says_when_and_why(tmp_path):
+async def test_a_crash_loop_says_when_and_why(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     error = StartError("CrashLoopBackOff", "back-off 10s restarting failed container")
     s.rooms.result = PodSyncResult(
@@ -292,7 +308,7 @@ async def test_a_crash_loop_says_when_and_why(tmp_path):
 
 
 @on_virtual_time
-async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path):
+async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.takes = 3.0
     s.rooms.result = PodSyncResult(status=runtime_status(at=5))
@@ -304,7 +320,7 @@ async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path):
 
 
 @on_virtual_time
-async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path):
+async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.takes = 3.0
     task = asyncio.ensure_future(s.sync())
@@ -318,7 +334,7 @@ async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path):
 
 
 @on_virtual_time
-async def test_what_was_done_is_looked_at_until_nothing_is_left_to_do(tmp_path):
+async def test_what_was_done_is_looked_at_until_nothing_is_left_to_do(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.more = [
         PodSyncResult(status=runtime_status(state=None, at=5)),
@@ -326,11 +342,12 @@ async def test_what_was_done_is_looked_at_until_nothing_is_left_to_do(tmp_path):
     ]
     await s.sync()
     assert s.rooms.steps.count("runtime") == 3
+    assert s.rooms.request is not None
     assert s.rooms.request.status.running_containers
 
 
 @on_virtual_time
-async def test_static_pods_have_their_mirror_seen_to(tmp_path):
+async def test_static_pods_have_their_mirror_seen_to(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     await s.sync(make_static("web"))
     assert "mirror" in s.rooms.steps
@@ -338,13 +355,15 @@ async def test_static_pods_have_their_mirror_seen_to(tmp_path):
 
 def mirror_of(static: Pod, status: Any) -> Pod:
     notes = {**static.annotations, CONFIG_MIRROR: static.annotations[CONFIG_HASH]}
-    about = {**static.metadata, "uid": "mirror", "annotations": notes}
+    about: Any = {**static.metadata, "uid": "mirror", "annotations": notes}
     return Pod({"metadata": about, "spec": static.spec, "status": status})
 
 
 @pytest.mark.parametrize(("shown", "restarts"), [("uid-1", 4), ("uid-2", 0)])
 @on_virtual_time
-async def test_only_a_mirror_of_the_same_manifest_says_what_was(tmp_path, shown, restarts):
+async def test_only_a_mirror_of_the_same_manifest_says_what_was(
+    tmp_path: Path, shown: str, restarts: int
+) -> None:
     """What ran under an earlier manifest of that name is not lost, and nothing restarts for it."""
     s = Setup(tmp_path)
     running = {"name": "main", "restartCount": 3, "state": {"running": {}}}
@@ -356,7 +375,7 @@ async def test_only_a_mirror_of_the_same_manifest_says_what_was(tmp_path, shown,
 
 
 @on_virtual_time
-async def test_terminating(tmp_path):
+async def test_terminating(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
     s.cache.set(runtime_status(at=1), own=True)
@@ -371,11 +390,11 @@ async def test_terminating(tmp_path):
 
 
 @on_virtual_time
-async def test_an_evictions_word_counts(tmp_path):
+async def test_an_evictions_word_counts(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9))
 
-    def evicted(status):
+    def evicted(status: api.PodStatus) -> api.PodStatus:
         return {**status, "phase": "Failed", "reason": "Evicted"}
 
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(), 7, evicted)
@@ -386,13 +405,15 @@ async def test_an_evictions_word_counts(tmp_path):
 
 @pytest.mark.parametrize("deleting", [None, 7])
 @on_virtual_time
-async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(tmp_path, deleting):
+async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
+    tmp_path: Path, deleting: int | None
+) -> None:
     s = Setup(tmp_path)
     s.rooms.ended = runtime_status(state=E, at=8, exit_code=137)
     s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
     pod = make_pod(deleting=deleting)
 
-    def failed(status):
+    def failed(status: api.PodStatus) -> api.PodStatus:
         return {**status, "phase": "Failed"}
 
     await s.syncer.sync_terminating_pod(pod, runtime_status(), 7, failed)
@@ -406,7 +427,7 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(tmp_pat
 
 
 @on_virtual_time
-async def test_a_kill_that_fails_or_leaves_something_running(tmp_path):
+async def test_a_kill_that_fails_or_leaves_something_running(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.cache.set(runtime_status(), own=True)
     s.rooms.result = PodSyncResult(sync_error=StartError("KillContainer", "runtime says no"))
@@ -420,7 +441,7 @@ async def test_a_kill_that_fails_or_leaves_something_running(tmp_path):
 
 
 @on_virtual_time
-async def test_finishing(tmp_path):
+async def test_finishing(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.rooms.volume_error = "busy"
     status = runtime_status(state=E, ready=False)
@@ -443,12 +464,13 @@ SECRET = {
 
 
 @on_virtual_time
-async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path):
+async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> None:
     api = Api(Forbidden("not yet", code=403), SECRET, NotFound("none", code=404))
     s = Setup(tmp_path, kube_api=api)
     pod = make_pod(imagePullSecrets=[{"name": "one"}, {"name": "two"}, {"name": "one"}])
     await s.sync(pod)
     assert api.asked == ["secrets/default/one"] * 2 + ["secrets/default/two"]
+    assert s.rooms.request is not None
     assert [secret.name for secret in s.rooms.request.pull_secrets] == ["one"]
     assert s.recorder.events == [
         (
@@ -462,14 +484,14 @@ async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path):
 
 
 @on_virtual_time
-async def test_pull_secrets_are_not_asked_for_while_all_runs(tmp_path):
+async def test_pull_secrets_are_not_asked_for_while_all_runs(tmp_path: Path) -> None:
     api = Api()
     s = Setup(tmp_path, kube_api=api)
     await s.sync(make_pod(imagePullSecrets=[{"name": "one"}]), runtime_status())
     assert api.asked == []
 
 
-def test_reasons_come_and_go():
+def test_reasons_come_and_go() -> None:
     reasons = ReasonCache(max_pods=2)
     error = StartError("ErrImagePull", "no")
     failed = SyncResult(SyncAction.START_CONTAINER, "main", error)

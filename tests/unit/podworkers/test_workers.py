@@ -11,7 +11,13 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
+from kubeletpy.podworkers.protocol import (
+    KillOptions,
+    PodUpdate,
+    StatusOverride,
+    SyncOutcome,
+    UpdateType,
+)
 from kubeletpy.podworkers.records import Event
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -62,21 +68,34 @@ class RecordingSyncer:
     def _note(self, verb: str) -> None:
         self.calls.append((verb, asyncio.get_running_loop().time()))
 
-    async def sync_pod(self, update_type, pod, mirror, status, is_terminating) -> SyncOutcome:
+    async def sync_pod(
+        self,
+        update_type: UpdateType,
+        pod: Pod,
+        mirror: Pod | None,
+        status: PodRuntimeStatus,
+        is_terminating: Callable[[], bool],
+    ) -> SyncOutcome:
         self._note("sync")
         self.pods.append(pod)
         return await self.on_sync()
 
-    async def sync_terminating_pod(self, pod, status, grace, override) -> SyncOutcome:
+    async def sync_terminating_pod(
+        self,
+        pod: Pod,
+        status: PodRuntimeStatus,
+        grace: int,
+        status_override: StatusOverride | None,
+    ) -> SyncOutcome:
         self._note("terminate")
         self.graces.append(grace)
         return await self.on_terminate()
 
-    async def sync_terminating_runtime_pod(self, status) -> SyncOutcome:
+    async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
         self._note("terminate-runtime")
         return await self.on_terminate()
 
-    async def sync_terminated_pod(self, pod, status) -> SyncOutcome:
+    async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
         self._note("finish")
         return await self.on_finish()
 
@@ -104,8 +123,20 @@ class Setup:
     def send(self, kind: UpdateType, pod: Pod | None = None, **kwargs: Any) -> None:
         self.workers.update_pod(PodUpdate(kind, pod=pod or make_pod(), **kwargs))
 
+    def starts_for_a_second(self) -> None:
+        """Each sync lasts a second and then knows the pod as of 50."""
 
-def sleeping(seconds: float, outcome: SyncOutcome | None = None):
+        async def starts() -> SyncOutcome:
+            await asyncio.sleep(1)
+            self.cache.set(runtime_status(at=50), own=True)
+            return SyncOutcome()
+
+        self.syncer.on_sync = starts
+
+
+def sleeping(
+    seconds: float, outcome: SyncOutcome | None = None
+) -> Callable[[], Awaitable[SyncOutcome]]:
     async def act() -> SyncOutcome:
         await asyncio.sleep(seconds)
         return outcome or SyncOutcome()
@@ -114,7 +145,7 @@ def sleeping(seconds: float, outcome: SyncOutcome | None = None):
 
 
 @on_virtual_time
-async def test_from_create_to_finished_without_any_wait():
+async def test_from_create_to_finished_without_any_wait() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
     await settle()
@@ -127,7 +158,7 @@ async def test_from_create_to_finished_without_any_wait():
 
 
 @on_virtual_time
-async def test_a_sync_that_waits_is_cut_short_by_termination():
+async def test_a_sync_that_waits_is_cut_short_by_termination() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
     s.send(UpdateType.CREATE)
@@ -139,7 +170,7 @@ async def test_a_sync_that_waits_is_cut_short_by_termination():
 
 
 @on_virtual_time
-async def test_a_shorter_grace_cuts_the_kill_short():
+async def test_a_shorter_grace_cuts_the_kill_short() -> None:
     s = Setup()
     s.syncer.on_terminate = sleeping(30)
     s.send(UpdateType.UPDATE, make_pod(deleting=30))
@@ -152,7 +183,7 @@ async def test_a_shorter_grace_cuts_the_kill_short():
 
 
 @on_virtual_time
-async def test_termination_before_the_step_has_begun():
+async def test_termination_before_the_step_has_begun() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
     s.send(UpdateType.KILL)
@@ -161,7 +192,7 @@ async def test_termination_before_the_step_has_begun():
 
 
 @on_virtual_time
-async def test_the_latest_message_wins():
+async def test_the_latest_message_wins() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1)
     for version in ("1", "2", "3"):
@@ -171,17 +202,19 @@ async def test_the_latest_message_wins():
 
 
 @on_virtual_time
-async def test_a_backoff_ends_at_its_instant():
+async def test_a_backoff_ends_at_its_instant() -> None:
     s = Setup()
     due = LoopClock().now() + 7.25
     s.syncer.on_sync = sleeping(0, SyncOutcome(error="CrashLoopBackOff", retry_at=due))
     s.send(UpdateType.CREATE)
     await asyncio.sleep(7.3)
-    assert s.syncer.calls[1] == ("sync", pytest.approx(7.25, abs=1e-6))
+    verb, at = s.syncer.calls[1]
+    assert verb == "sync"
+    assert at == pytest.approx(7.25, abs=1e-6)
 
 
 @on_virtual_time
-async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once():
+async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(0, SyncOutcome(error="no"))
     s.send(UpdateType.CREATE)
@@ -195,7 +228,7 @@ async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once():
 
 
 @on_virtual_time
-async def test_a_fault_in_a_step_ends_neither_pod_nor_agent():
+async def test_a_fault_in_a_step_ends_neither_pod_nor_agent() -> None:
     s = Setup()
 
     async def broken() -> SyncOutcome:
@@ -209,7 +242,7 @@ async def test_a_fault_in_a_step_ends_neither_pod_nor_agent():
 
 
 @on_virtual_time
-async def test_kill_pod_waits_until_nothing_runs():
+async def test_kill_pod_waits_until_nothing_runs() -> None:
     s = Setup()
     s.syncer.on_terminate = sleeping(3)
     s.send(UpdateType.CREATE)
@@ -220,7 +253,7 @@ async def test_kill_pod_waits_until_nothing_runs():
 
 
 @on_virtual_time
-async def test_kill_pod_gives_up_and_the_kill_goes_on():
+async def test_kill_pod_gives_up_and_the_kill_goes_on() -> None:
     s = Setup()
     s.syncer.on_terminate = sleeping(100)
     with pytest.raises(TimeoutError):
@@ -232,7 +265,7 @@ async def test_kill_pod_gives_up_and_the_kill_goes_on():
 
 
 @on_virtual_time
-async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed():
+async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
     await settle()
@@ -244,7 +277,7 @@ async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed():
 
 
 @on_virtual_time
-async def test_no_status_no_step():
+async def test_no_status_no_step() -> None:
     s = Setup(populated=False)
     s.runtime.error = Unavailable("ListPodSandbox", "gone")
     s.send(UpdateType.CREATE)
@@ -257,7 +290,7 @@ async def test_no_status_no_step():
 
 
 @on_virtual_time
-async def test_an_interrupted_step_makes_the_worker_ask():
+async def test_an_interrupted_step_makes_the_worker_ask() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
     s.send(UpdateType.CREATE)
@@ -268,15 +301,9 @@ async def test_an_interrupted_step_makes_the_worker_ask():
 
 
 @on_virtual_time
-async def test_what_the_worker_knows_itself_does_not_wake_it():
+async def test_what_the_worker_knows_itself_does_not_wake_it() -> None:
     s = Setup()
-
-    async def starts() -> SyncOutcome:
-        await asyncio.sleep(1)
-        s.cache.set(runtime_status(at=50), own=True)
-        return SyncOutcome()
-
-    s.syncer.on_sync = starts
+    s.starts_for_a_second()
     s.send(UpdateType.CREATE)
     await asyncio.sleep(0.5)
     s.cache.set(runtime_status(state=ContainerState.CREATED, at=40))
@@ -287,15 +314,9 @@ async def test_what_the_worker_knows_itself_does_not_wake_it():
 
 
 @on_virtual_time
-async def test_an_exit_during_a_step_is_looked_at_right_after_it():
+async def test_an_exit_during_a_step_is_looked_at_right_after_it() -> None:
     s = Setup()
-
-    async def starts() -> SyncOutcome:
-        await asyncio.sleep(1)
-        s.cache.set(runtime_status(at=50), own=True)
-        return SyncOutcome()
-
-    s.syncer.on_sync = starts
+    s.starts_for_a_second()
     s.send(UpdateType.CREATE)
     await asyncio.sleep(0.5)
     s.cache.set(runtime_status(state=ContainerState.EXITED, at=60))
@@ -305,7 +326,7 @@ async def test_an_exit_during_a_step_is_looked_at_right_after_it():
 
 
 @on_virtual_time
-async def test_close_leaves_pods_and_ends_promptly():
+async def test_close_leaves_pods_and_ends_promptly() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
     s.send(UpdateType.CREATE)
@@ -317,7 +338,7 @@ async def test_close_leaves_pods_and_ends_promptly():
 
 
 @on_virtual_time
-async def test_an_idle_pod_has_no_task():
+async def test_an_idle_pod_has_no_task() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
     await eventually(lambda: s.workers.busy == 0)
@@ -325,7 +346,7 @@ async def test_an_idle_pod_has_no_task():
 
 
 @on_virtual_time
-async def test_the_log_replays():
+async def test_the_log_replays() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1, SyncOutcome(error="x"))
     s.send(UpdateType.CREATE)

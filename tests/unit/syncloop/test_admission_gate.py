@@ -16,7 +16,7 @@ from kubeletpy.syncloop.rejection import Deferred
 from tests.unit.cgroups.pods import container, fixed, pod
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
-CRITICAL = {"priority": 2_000_000_000}
+CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
 FITS = Rejection(
     "OutOfcpu",
     "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000",
@@ -200,7 +200,7 @@ async def test_a_held_pod_is_settled_once() -> None:
 
 def as_it_has(of: Pod, cpu: str) -> Pod:
     """The pod while its container still has other cpu than it is given."""
-    entry = {"name": of.containers[0]["name"], "resources": {"requests": {"cpu": cpu}}}
+    entry: Any = {"name": of.containers[0]["name"], "resources": {"requests": {"cpu": cpu}}}
     return Pod({**of.object, "status": {"containerStatuses": [entry]}})
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
@@ -19,7 +21,6 @@ from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.rejection import Rejection
 from tests.unit.podworkers.builders import pod_object, runtime_status
 from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer
 from tests.virtual_time import LoopClock, on_virtual_time, settle
@@ -30,16 +31,19 @@ class Statuses:
         self.kept: dict[str, Any] = {}
         self.forgot: list[set[str]] = []
 
-    def get_status(self, uid):
+    def get_status(self, uid: str) -> Any:
         return self.kept.get(uid)
 
     def set_status(self, pod: Pod, status: Any, *, containers_may_run: bool = True) -> None:
         self.kept[pod.uid] = status
 
+    def is_told(self, uid: str) -> bool:
+        return True
+
     def finish(self, pod: Pod) -> None:
         pass
 
-    def forget_except(self, uids) -> None:
+    def forget_except(self, uids: Iterable[str]) -> None:
         self.forgot.append(set(uids))
         self.kept = {uid: s for uid, s in self.kept.items() if uid in set(uids)}
 
@@ -108,7 +112,7 @@ class Node:
     def pod_finished(self, uid: str) -> None:
         self.loop.housekeeping_soon(uid)
 
-    def admit(self, pod, others):
+    def admit(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
         self.judged.append((pod.uid, [other.uid for other in others]))
         return self.refuse.get(pod.uid)
 
@@ -125,7 +129,7 @@ def mirror(name: str = "web", uid: str = "m", digest: str = "h") -> Any:
 
 
 @on_virtual_time
-async def test_the_life_of_an_api_pod():
+async def test_the_life_of_an_api_pod() -> None:
     node = Node()
     node.loop.deliver("api", [pod_object()])
     await settle()
@@ -141,7 +145,7 @@ async def test_the_life_of_an_api_pod():
 
 
 @on_virtual_time
-async def test_a_new_object_wakes_and_a_new_status_does_not():
+async def test_a_new_object_wakes_and_a_new_status_does_not() -> None:
     node = Node()
     node.loop.deliver("api", [pod_object()])
     await settle()
@@ -152,17 +156,18 @@ async def test_a_new_object_wakes_and_a_new_status_does_not():
     node.loop.deliver_event("api", "MODIFIED", pod_object(labels={"a": "b"}, phase="Running"))
     await settle()
     assert node.syncer.verbs == ["sync", "sync"]
-    gated = pod_object(labels={"a": "b"}, readinessGates=[{"conditionType": "x"}])
+    gated: Any = pod_object(labels={"a": "b"}, readinessGates=[{"conditionType": "x"}])
     node.loop.deliver_event("api", "MODIFIED", gated)
     await settle()
-    node.loop.deliver_event("api", "MODIFIED", {**gated, "status": {"conditions": []}})
+    gated = {**gated, "status": {"conditions": []}}
+    node.loop.deliver_event("api", "MODIFIED", gated)
     await settle()
     assert len(node.syncer.verbs) == 4
     await node.stop()
 
 
 @on_virtual_time
-async def test_nothing_is_killed_before_all_sources_have_spoken():
+async def test_nothing_is_killed_before_all_sources_have_spoken() -> None:
     node = Node("api", "file")
     node.cache.set(runtime_status("orphan", name="orphan"))
     node.loop.deliver("api", [pod_object()])
@@ -176,7 +181,7 @@ async def test_nothing_is_killed_before_all_sources_have_spoken():
 
 
 @on_virtual_time
-async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing():
+async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing() -> None:
     node = Node(populated=False)
     node.loop.deliver("api", [])
     node.cache.set(runtime_status("orphan", name="orphan"))
@@ -189,10 +194,10 @@ async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing():
 
 
 @on_virtual_time
-async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan():
+async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan() -> None:
     """As after a restart: the runtime has its containers, the API has it, nobody can read it."""
     node = Node()
-    nonsense = {**pod_object(), "spec": {"containers": 7}}
+    nonsense: Any = {**pod_object(), "spec": {"containers": 7}}
     node.cache.set(runtime_status("uid-web"))
     node.loop.deliver("api", [nonsense, pod_object("other")])
     await asyncio.sleep(30)
@@ -206,7 +211,7 @@ async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan():
 
 
 @on_virtual_time
-async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan():
+async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan() -> None:
     node = Node()
     node.cache.set(runtime_status("uid-web"))
     node.loop.deliver("api", [])
@@ -218,7 +223,7 @@ async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan():
 
 
 @on_virtual_time
-async def test_refused_pods():
+async def test_refused_pods() -> None:
     node = Node()
     node.refuse["uid-web"] = Rejection("OutOfpods", "too many")
     node.loop.deliver("api", [pod_object("other"), pod_object()])
@@ -241,7 +246,7 @@ async def test_refused_pods():
 
 
 @on_virtual_time
-async def test_mirrors_go_to_their_static_pod():
+async def test_mirrors_go_to_their_static_pod() -> None:
     node = Node("api", "file")
     node.loop.deliver("file", [pod_object("web", "s")])
     node.loop.deliver("api", [mirror()])
@@ -260,7 +265,7 @@ async def test_mirrors_go_to_their_static_pod():
 
 
 @on_virtual_time
-async def test_a_changed_manifest_waits_for_the_old_pod():
+async def test_a_changed_manifest_waits_for_the_old_pod() -> None:
     node = Node("file")
 
     async def slowly() -> SyncOutcome:
@@ -280,7 +285,7 @@ async def test_a_changed_manifest_waits_for_the_old_pod():
 
 
 @on_virtual_time
-async def test_the_same_manifest_taken_away_and_put_back():
+async def test_the_same_manifest_taken_away_and_put_back() -> None:
     node = Node("file")
 
     async def slowly() -> SyncOutcome:
@@ -299,7 +304,7 @@ async def test_the_same_manifest_taken_away_and_put_back():
 
 
 @on_virtual_time
-async def test_runtime_errors_hold_inputs_back(caplog):
+async def test_runtime_errors_hold_inputs_back(caplog: pytest.LogCaptureFixture) -> None:
     node = Node()
     node.loop.deliver("api", [pod_object("a"), pod_object("b")])
     await settle()
@@ -320,7 +325,9 @@ async def test_runtime_errors_hold_inputs_back(caplog):
 
 
 @on_virtual_time
-async def test_the_first_look_at_the_runtime_is_awaited_silently(caplog):
+async def test_the_first_look_at_the_runtime_is_awaited_silently(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO")
     node = Node()
     node.error = "pleg has yet to be successful"
@@ -334,7 +341,7 @@ async def test_the_first_look_at_the_runtime_is_awaited_silently(caplog):
 
 
 @on_virtual_time
-async def test_the_pleg_wakes_and_old_records_go():
+async def test_the_pleg_wakes_and_old_records_go() -> None:
     node = Node()
     cleaner = asyncio.ensure_future(node.dead.run())
     node.loop.deliver("api", [pod_object()])
@@ -352,13 +359,13 @@ async def test_the_pleg_wakes_and_old_records_go():
 
 
 @on_virtual_time
-async def test_evicted_pods_lose_their_dead_containers():
+async def test_evicted_pods_lose_their_dead_containers() -> None:
     node = Node()
     cleaner = asyncio.ensure_future(node.dead.run())
     node.loop.deliver("api", [pod_object()])
     await settle()
     node.cache.set(with_exited("c1"))
-    evicted = {**pod_object(), "status": {"phase": "Failed", "reason": "Evicted"}}
+    evicted: Any = {**pod_object(), "status": {"phase": "Failed", "reason": "Evicted"}}
     node.loop.deliver_event("api", "MODIFIED", evicted)
     await settle()
     assert node.runtime.deleted == ["c1"]
@@ -383,13 +390,13 @@ def with_exited(*ids: str) -> PodRuntimeStatus:
         (None, True, ["c1", "c2", "c3"]),
     ],
 )
-def test_dead_to_remove(died, remove_all, expected):
+def test_dead_to_remove(died: str | None, remove_all: bool, expected: list[str]) -> None:
     status = with_exited("c1", "c2", "c3")
     assert dead_to_remove(status, died, remove_all=remove_all) == expected
 
 
 @on_virtual_time
-async def test_a_quiet_pass_is_cheap():
+async def test_a_quiet_pass_is_cheap() -> None:
     node = Node()
     node.loop.deliver("api", [pod_object(f"p{n}") for n in range(60)])
     for n in range(60):

@@ -35,7 +35,7 @@ def manifest(**spec: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-def test_what_a_manifest_becomes():
+def test_what_a_manifest_becomes() -> None:
     (pod,) = decode_manifest(WEB.encode(), ORIGIN)
     metadata = pod["metadata"]
     assert metadata["name"] == "web-node-1"
@@ -47,7 +47,7 @@ def test_what_a_manifest_becomes():
     assert pod["status"] == {"phase": "Pending"}
 
 
-def test_the_uid_follows_content_and_place():
+def test_the_uid_follows_content_and_place() -> None:
     (one,) = decode_manifest(WEB.encode(), ORIGIN)
     (same,) = decode_manifest(WEB.encode() + b"\n# comment\n", ORIGIN)
     (elsewhere,) = decode_manifest(WEB.encode(), Origin("Node-1", "/other", is_file=True))
@@ -59,7 +59,7 @@ def test_the_uid_follows_content_and_place():
     assert given["metadata"]["uid"] == "abc"
 
 
-def test_a_url_gives_lists_and_no_toleration():
+def test_a_url_gives_lists_and_no_toleration() -> None:
     item = json.loads(manifest())
     body = json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [item]}).encode()
     (pod,) = decode_manifest(body, URL)
@@ -68,7 +68,7 @@ def test_a_url_gives_lists_and_no_toleration():
         decode_manifest(body, ORIGIN)
 
 
-def test_null_is_absent():
+def test_null_is_absent() -> None:
     """`kubectl run --dry-run=client -o yaml` writes such things."""
     written = json.loads(manifest(hostNetwork=None))
     written["metadata"]["creationTimestamp"] = None
@@ -78,7 +78,7 @@ def test_null_is_absent():
     assert "command" not in pod["spec"]["containers"][0]
 
 
-def test_dates_stay_text():
+def test_dates_stay_text() -> None:
     text = WEB + "    env:\n    - {name: D, value: 2026-01-02}\n"
     (pod,) = decode_manifest(text.encode(), ORIGIN)
     assert pod["spec"]["containers"][0]["env"][0]["value"] == "2026-01-02"
@@ -117,7 +117,7 @@ def test_dates_stay_text():
         (b"a: !!python/object/apply:os.system [ls]", "neither YAML nor JSON"),
     ],
 )
-def test_bad_manifests(data, problem):
+def test_bad_manifests(data: bytes, problem: str) -> None:
     with pytest.raises(ManifestError, match=problem):
         decode_manifest(data, ORIGIN)
 
@@ -160,12 +160,12 @@ def test_bad_manifests(data, problem):
         ),
     ],
 )
-def test_no_objects_of_the_api(spec, what):
+def test_no_objects_of_the_api(spec: dict[str, Any], what: str) -> None:
     with pytest.raises(ManifestError, match=f"static pods may not reference {what}"):
         decode_manifest(manifest(**spec), ORIGIN)
 
 
-def test_what_needs_no_api_is_fine():
+def test_what_needs_no_api_is_fine() -> None:
     volumes = [
         {"name": "a", "hostPath": {"path": "/x"}},
         {"name": "b", "emptyDir": {}},

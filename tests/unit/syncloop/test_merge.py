@@ -21,14 +21,13 @@ def ops(merged: Merged) -> list[tuple[Op, list[str]]]:
     return [(o.op, [pod.uid for pod in o.pods]) for o in merged.operations]
 
 
-def test_each_kind_of_change():
+def test_each_kind_of_change() -> None:
     merge = Merge()
     web = pod_object("web")
     assert ops(merge.set_pods("api", [web], NOW)) == [(Op.ADD, ["uid-web"])]
     assert ops(merge.set_pods("api", [web], NOW)) == []
-    assert ops(merge.set_pods("api", [{**web, "status": {"phase": "Running"}}], NOW)) == [
-        (Op.RECONCILE, ["uid-web"])
-    ]
+    running: Any = {**web, "status": {"phase": "Running"}}
+    assert ops(merge.set_pods("api", [running], NOW)) == [(Op.RECONCILE, ["uid-web"])]
     changed = pod_object("web", labels={"a": "b"})
     assert ops(merge.set_pods("api", [changed], NOW)) == [(Op.UPDATE, ["uid-web"])]
     going = pod_object("web", labels={"a": "b"}, deleting=30)
@@ -36,7 +35,7 @@ def test_each_kind_of_change():
     assert ops(merge.set_pods("api", [], NOW)) == [(Op.REMOVE, ["uid-web"])]
 
 
-def test_metadata_that_does_not_count():
+def test_metadata_that_does_not_count() -> None:
     merge = Merge()
     merge.set_pods("api", [pod_object("web")], NOW)
     other = pod_object("web")
@@ -47,7 +46,7 @@ def test_metadata_that_does_not_count():
     assert merge.pods("api")["uid-web"].metadata["resourceVersion"] == "7"
 
 
-def test_the_first_delivery_says_so_even_when_empty():
+def test_the_first_delivery_says_so_even_when_empty() -> None:
     merge = Merge()
     assert not merge.seen("file")
     assert ops(merge.set_pods("file", [], NOW)) == [(Op.ADD, [])]
@@ -55,7 +54,7 @@ def test_the_first_delivery_says_so_even_when_empty():
     assert ops(merge.set_pods("file", [], NOW)) == []
 
 
-def test_annotations_of_origin_and_no_change_in_place():
+def test_annotations_of_origin_and_no_change_in_place() -> None:
     merge = Merge()
     web = pod_object("web")
     web["metadata"]["annotations"] = {CONFIG_SOURCE: "file", "mine": "1"}
@@ -71,7 +70,7 @@ def test_annotations_of_origin_and_no_change_in_place():
     assert operation.pods[0].annotations[CONFIG_SEEN] == "2023-11-14T22:13:20.500000000Z"
 
 
-def test_a_mirror_stays_a_mirror():
+def test_a_mirror_stays_a_mirror() -> None:
     merge = Merge()
     mirror = pod_object("web")
     mirror["metadata"]["annotations"] = {CONFIG_MIRROR: "hash"}
@@ -80,7 +79,7 @@ def test_a_mirror_stays_a_mirror():
     assert operation.pods[0].is_mirror
 
 
-def test_the_same_full_name_twice():
+def test_the_same_full_name_twice() -> None:
     merge = Merge()
     both = [pod_object("web", "one"), pod_object("web", "two")]
     merged = merge.set_pods("file", both, NOW)
@@ -93,7 +92,7 @@ def test_the_same_full_name_twice():
     assert ops(merge.set_pods("file", both[1:], NOW)) == [(Op.REMOVE, ["one"]), (Op.ADD, ["two"])]
 
 
-def test_a_malformed_object_spoils_nothing():
+def test_a_malformed_object_spoils_nothing() -> None:
     merge = Merge()
     broken: list[Any] = [
         {},
@@ -109,7 +108,7 @@ def test_a_malformed_object_spoils_nothing():
     assert "y/x" in merged.malformed[2]
 
 
-def broken(deleting: Any = None) -> dict[str, Any]:
+def broken(deleting: Any = None) -> Any:
     bad = pod_object("web", deleting=deleting)
     bad["spec"] = {"containers": []}
     return bad
@@ -174,7 +173,7 @@ changes = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(changes)
-def test_events_and_full_sets_have_the_same_effect(sequence):
+def test_events_and_full_sets_have_the_same_effect(sequence: list[tuple[str, Any]]) -> None:
     by_event, by_set = Merge(), Merge()
     by_event.set_pods("api", [], NOW)
     by_set.set_pods("api", [], NOW)
@@ -193,7 +192,7 @@ def test_events_and_full_sets_have_the_same_effect(sequence):
         assert by_event.pods("api") == by_set.pods("api")
 
 
-def test_what_can_not_be_read_and_was_never_known_is_remembered_as_long_as_it_is_there():
+def test_what_can_not_be_read_and_was_never_known_is_remembered_as_long_as_it_is_there() -> None:
     merge = Merge()
     nonsense: Any = {**pod_object("web"), "spec": {"containers": 7}}
     merge.set_pods("api", [nonsense, pod_object("db")], NOW)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
+from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper, MirrorPlan, plan_mirror
 from tests.unit.podworkers.builders import make_static, pod_object
@@ -30,7 +31,7 @@ def mirror(digest: str = "uid-static", **kwargs: Any) -> Pod:
         (mirror(deleting=0), MirrorPlan(delete=True, create=True)),
     ],
 )
-def test_plan(found, plan):
+def test_plan(found: Pod | None, plan: MirrorPlan) -> None:
     assert plan_mirror(make_static(), found) == plan
 
 
@@ -41,19 +42,23 @@ class Api:
         self.delete_error: Exception | None = None
         self.existing: Any = {}
 
-    async def create(self, resource, obj, namespace=None, **kwargs):
+    async def create(
+        self, resource: Resource, obj: Any, namespace: str | None = None, **kwargs: Any
+    ) -> Any:
         self.calls.append(("create", obj))
         if self.create_error is not None:
             raise self.create_error
         return obj
 
-    async def delete(self, resource, name, namespace=None, **kwargs):
+    async def delete(
+        self, resource: Resource, name: str, namespace: str | None = None, **kwargs: Any
+    ) -> Any:
         self.calls.append(("delete", name, kwargs))
         if self.delete_error is not None:
             raise self.delete_error
         return {}
 
-    async def get(self, resource, name, namespace=None):
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Any:
         return self.existing
 
     @property
@@ -66,7 +71,7 @@ def keeper(api: Api, uid: str | None = "node-uid") -> ApiMirrorKeeper:
 
 
 @on_virtual_time
-async def test_what_a_mirror_looks_like():
+async def test_what_a_mirror_looks_like() -> None:
     api = Api()
     keeper(api).reconcile(make_static(), None)
     await settle()
@@ -78,7 +83,7 @@ async def test_what_a_mirror_looks_like():
 
 
 @on_virtual_time
-async def test_a_stale_mirror_is_replaced():
+async def test_a_stale_mirror_is_replaced() -> None:
     api = Api()
     api.delete_error = NotFound("gone", code=404)
     keeper(api).reconcile(make_static(), mirror("old"))
@@ -88,7 +93,7 @@ async def test_a_stale_mirror_is_replaced():
 
 
 @on_virtual_time
-async def test_no_node_no_mirror_and_orphans_go():
+async def test_no_node_no_mirror_and_orphans_go() -> None:
     api = Api()
     keeper(api, None).reconcile(make_static(), None)
     keeper(api).delete(mirror())
@@ -97,7 +102,7 @@ async def test_no_node_no_mirror_and_orphans_go():
 
 
 @on_virtual_time
-async def test_an_api_that_does_not_answer_is_asked_again():
+async def test_an_api_that_does_not_answer_is_asked_again() -> None:
     api = Api()
     api.create_error = Unavailable("no answer")
     mirrors = keeper(api)
@@ -114,7 +119,7 @@ async def test_an_api_that_does_not_answer_is_asked_again():
 
 
 @on_virtual_time
-async def test_one_that_exists_already_is_fine_if_it_is_ours():
+async def test_one_that_exists_already_is_fine_if_it_is_ours() -> None:
     api = Api()
     api.create_error = AlreadyExists("is there", code=409)
     api.existing = mirror().object

@@ -48,13 +48,15 @@ def summary(containers: dict[str, ContainerState], **sandboxes: bool) -> Runtime
         (E, None, ["ContainerRemoved"]),
     ],
 )
-def test_diff_of_one_container(old, new, expected):
+def test_diff_of_one_container(
+    old: ContainerState | None, new: ContainerState | None, expected: list[str]
+) -> None:
     before = None if old is None else summary({"c": old})
     after = None if new is None else summary({"c": new})
     assert [event.type.value for event in diff(before, after)] == expected
 
 
-def test_sandboxes_count_as_containers():
+def test_sandboxes_count_as_containers() -> None:
     events = diff(summary({}, s=True), summary({}, s=False))
     assert [(e.container_id, e.type.value) for e in events] == [("s", "ContainerDied")]
 
@@ -72,11 +74,13 @@ def test_sandboxes_count_as_containers():
         (runtime_status(container_id="a"), runtime_status(container_id="b"), False),
     ],
 )
-def test_events_are_believed_forwards_only(known, event, forward):
+def test_events_are_believed_forwards_only(
+    known: PodRuntimeStatus | None, event: PodRuntimeStatus, forward: bool
+) -> None:
     assert goes_forward(known, event) is forward
 
 
-def test_removal_takes_a_sandbox_with_its_containers():
+def test_removal_takes_a_sandbox_with_its_containers() -> None:
     assert without(runtime_status(), "s1", 5).empty
     left = without(runtime_status(), "c1", 5)
     assert (len(left.sandboxes), left.containers, left.observed_at) == (1, (), 5)
@@ -119,7 +123,7 @@ class Setup:
 
 
 @on_virtual_time
-async def test_a_relist_reads_only_what_changed():
+async def test_a_relist_reads_only_what_changed() -> None:
     s = Setup()
     for n in range(60):
         s.runtime.put(runtime_status(f"u{n}", at=1))
@@ -132,11 +136,13 @@ async def test_a_relist_reads_only_what_changed():
     await s.pleg.relist()
     assert s.runtime.reads == 61
     assert s.changes[60:] == [("u7", ["ContainerDied"])]
-    assert s.cache.status("u7").containers[0].exit_code == 3
+    ended = s.cache.status("u7")
+    assert ended is not None
+    assert ended.containers[0].exit_code == 3
 
 
 @on_virtual_time
-async def test_what_the_worker_found_out_is_not_read_again():
+async def test_what_the_worker_found_out_is_not_read_again() -> None:
     s = Setup()
     await s.pleg.relist()
     s.runtime.put(runtime_status())
@@ -146,7 +152,7 @@ async def test_what_the_worker_found_out_is_not_read_again():
 
 
 @on_virtual_time
-async def test_pods_that_are_gone():
+async def test_pods_that_are_gone() -> None:
     s = Setup()
     s.runtime.put(runtime_status(state=E, ready=False))
     await s.pleg.relist()
@@ -157,7 +163,7 @@ async def test_pods_that_are_gone():
 
 
 @on_virtual_time
-async def test_a_read_that_fails_is_repeated():
+async def test_a_read_that_fails_is_repeated() -> None:
     s = Setup()
     s.runtime.put(runtime_status())
     s.cache.set_error(PodRuntimeStatus("uid-web", "web", "default"), "failed before")
@@ -166,7 +172,7 @@ async def test_a_read_that_fails_is_repeated():
 
 
 @on_virtual_time
-async def test_health():
+async def test_health() -> None:
     s = Setup()
     assert s.pleg.health_error() == "pleg has yet to be successful"
     await s.pleg.relist()
@@ -213,7 +219,9 @@ class Streaming(Setup):
             asyncio.ensure_future(self.pleg.run()),
         ]
 
-    async def read_event(self, event, previous):
+    async def read_event(
+        self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None
+    ) -> PodRuntimeStatus | None:
         return self.told
 
     def send(
@@ -222,7 +230,7 @@ class Streaming(Setup):
         self.told = status
         event = cri.ContainerEventResponse(
             container_id=container_id,
-            container_event_type=cri.ContainerEventType.Value(f"CONTAINER_{kind}_EVENT"),
+            container_event_type=f"CONTAINER_{kind}_EVENT",
             created_at=int((LoopClock().now() - ago) * 1e9),
         )
         event.pod_sandbox_status.metadata.uid = "uid-web"
@@ -240,7 +248,7 @@ def now_ns() -> int:
 
 
 @on_virtual_time
-async def test_without_events_the_runtime_is_listed_each_second():
+async def test_without_events_the_runtime_is_listed_each_second() -> None:
     s = Streaming()
     s.service.queue.put_nowait(Unimplemented("GetContainerEvents", "no"))
     await asyncio.sleep(10.5)
@@ -250,7 +258,7 @@ async def test_without_events_the_runtime_is_listed_each_second():
 
 
 @on_virtual_time
-async def test_while_events_flow_relists_become_rare():
+async def test_while_events_flow_relists_become_rare() -> None:
     s = Streaming()
     await asyncio.sleep(1000)
     first = s.runtime.lists
@@ -261,7 +269,7 @@ async def test_while_events_flow_relists_become_rare():
 
 
 @on_virtual_time
-async def test_an_exit_is_known_at_once():
+async def test_an_exit_is_known_at_once() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(at=now_ns()))
     await asyncio.sleep(20.5)
@@ -276,7 +284,7 @@ async def test_an_exit_is_known_at_once():
 
 
 @on_virtual_time
-async def test_what_the_runtime_kept_from_before_we_listened_is_not_believed():
+async def test_what_the_runtime_kept_from_before_we_listened_is_not_believed() -> None:
     s = Streaming()
     s.send("STOPPED", runtime_status(state=E, at=now_ns()), ago=5)
     await asyncio.sleep(0.5)
@@ -290,14 +298,16 @@ async def test_what_the_runtime_kept_from_before_we_listened_is_not_believed():
 
 
 @on_virtual_time
-async def test_an_event_against_better_knowledge_makes_us_ask():
+async def test_an_event_against_better_knowledge_makes_us_ask() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=E, at=now_ns()))
     await asyncio.sleep(20.5)
     s.send("STARTED", runtime_status(state=R, at=now_ns()))
     await settle()
     assert s.runtime.reads == 2
-    assert s.cache.status("uid-web").containers[0].state is E
+    known = s.cache.status("uid-web")
+    assert known is not None
+    assert known.containers[0].state is E
     s.send("STARTED", None)
     await settle()
     assert s.runtime.reads == 3
@@ -305,7 +315,7 @@ async def test_an_event_against_better_knowledge_makes_us_ask():
 
 
 @on_virtual_time
-async def test_removals_cost_no_question():
+async def test_removals_cost_no_question() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=E, ready=False, at=now_ns()))
     await asyncio.sleep(20.5)
@@ -320,7 +330,7 @@ async def test_removals_cost_no_question():
 
 
 @on_virtual_time
-async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile():
+async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile() -> None:
     s = Streaming()
     await asyncio.sleep(100)
     for _ in range(30):
@@ -333,7 +343,7 @@ async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile():
 
 
 @on_virtual_time
-async def test_a_missed_event_makes_relists_frequent_again():
+async def test_a_missed_event_makes_relists_frequent_again() -> None:
     s = Streaming()
     await asyncio.sleep(2000)
     s.runtime.put(runtime_status(at=now_ns()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.manager import AllocationManager
-from kubeletpy.syncloop.rejection import Rejection
+from kubeletpy.pods.pod import Pod
 from tests.unit.podworkers.builders import pod_object
 from tests.unit.syncloop.test_loop import Node
 from tests.virtual_time import LoopClock, on_virtual_time, settle
@@ -33,10 +35,10 @@ class Sized(Node):
             sources_ready=lambda: self.loop.all_sources_ready,
         )
         for holder in (self.loop, self.loop._admitting):
-            holder._allocations = self.allocations  # type: ignore[attr-defined]
+            holder._allocations = self.allocations
         self.workers._allocated = self.allocations.allocated
 
-    def admit(self, pod, others):
+    def admit(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
         self.beside = [cpu(other.object) for other in others]
         self.seen.append((pod.uid, cpu(pod.object)))
         return self.refuse.get(pod.uid)

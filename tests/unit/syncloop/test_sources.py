@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
+from kubeletpy.api import types as api
 from kubeletpy.syncloop.sources.file import FileSource, read_manifests
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.manifest import ManifestError
@@ -21,15 +23,15 @@ class Deliveries:
         self.arrived = asyncio.Event()
         self.told: list[tuple[str, str]] = []
 
-    def unreadable(self, source, uid, problem):
+    def unreadable(self, source: str, uid: str, problem: str) -> None:
         self.told.append((uid, problem))
         self.arrived.set()
 
-    def deliver(self, source, objects):
+    def deliver(self, source: str, objects: list[api.Pod]) -> None:
         self.sets.append([pod["metadata"]["name"] for pod in objects])
         self.arrived.set()
 
-    def deliver_event(self, source, event_type, obj):
+    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
         raise AssertionError("files have no events")
 
     async def next(self) -> list[str]:
@@ -38,7 +40,7 @@ class Deliveries:
         return self.sets[-1]
 
 
-def test_reading_a_directory(tmp_path):
+def test_reading_a_directory(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(WEB)
     (tmp_path / "a.json").write_bytes(manifest())
     (tmp_path / ".hidden").write_text(WEB)
@@ -53,7 +55,7 @@ def test_reading_a_directory(tmp_path):
     assert read_manifests(tmp_path / "nowhere", "n") == ({}, {})
 
 
-async def test_changes_are_seen_at_once(tmp_path):
+async def test_changes_are_seen_at_once(tmp_path: Path) -> None:
     deliveries = Deliveries()
     source = FileSource(tmp_path, "n", deliveries, check_frequency=1000)
     task = asyncio.create_task(source.run())
@@ -65,7 +67,9 @@ async def test_changes_are_seen_at_once(tmp_path):
     task.cancel()
 
 
-async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_gone(tmp_path):
+async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_gone(
+    tmp_path: Path,
+) -> None:
     deliveries = Deliveries()
     file = tmp_path / "web.yaml"
     file.write_text(WEB)
@@ -85,7 +89,9 @@ async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_gone(tm
 
 
 @on_virtual_time
-async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(tmp_path, caplog):
+async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     deliveries, path = Deliveries(), tmp_path / "manifests"
     task = asyncio.create_task(FileSource(path, "n", deliveries, check_frequency=20).run())
     await asyncio.sleep(1)
@@ -103,7 +109,7 @@ async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(tmp_path,
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_url_bodies():
+def test_url_bodies() -> None:
     async def check() -> None:
         deliveries = Deliveries()
         source = HttpSource("http://x", "n", deliveries)
@@ -119,7 +125,7 @@ def test_url_bodies():
     asyncio.run(check())
 
 
-async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set():
+async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set() -> None:
     from aiohttp import web
 
     answers = [(200, manifest()), (500, b""), (200, b"")]
