@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 
 
-def needs(requests: str = "", limits: str = "") -> dict[str, Any]:
+def needs(requests: str = "", limits: str = "") -> api.ResourceRequirements:
     """``cpu=100m memory=64Mi`` as resources."""
-    made = {}
-    for kind, words in (("requests", requests), ("limits", limits)):
-        if words:
-            made[kind] = dict(word.split("=") for word in words.split())
+    made: api.ResourceRequirements = {}
+    if requests:
+        made["requests"] = _amounts(requests)
+    if limits:
+        made["limits"] = _amounts(limits)
     return made
+
+
+def _amounts(words: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words.split())
 
 
 def pod(
@@ -21,14 +27,14 @@ def pod(
     *,
     generation: int = 1,
     priority: int | None = None,
-    pod_level: dict[str, Any] | None = None,
-    init: dict[str, dict[str, Any]] | None = None,
-    status: dict[str, Any] | None = None,
+    pod_level: api.ResourceRequirements | None = None,
+    init: dict[str, api.ResourceRequirements] | None = None,
+    status: Any = None,
     more: dict[str, dict[str, Any]] | None = None,
-    **containers: dict[str, Any],
+    **containers: api.ResourceRequirements,
 ) -> Pod:
     """A pod; each keyword is a container with its resources, ``more`` adds fields by container."""
-    spec: dict[str, Any] = {
+    spec: Any = {
         "containers": [
             {"name": name, "resources": resources, **(more or {}).get(name, {})}
             for name, resources in containers.items()
@@ -51,6 +57,6 @@ def pod(
                 "generation": generation,
             },
             "spec": spec,
-            "status": status or {},
+            "status": {} if status is None else status,
         }
     )

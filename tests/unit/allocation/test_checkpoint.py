@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,7 @@ async def test_what_is_noted_while_the_whole_is_written_stays_in_the_journal(
     state.set("u1", "a", needs("cpu=1"))
     real = asyncio.to_thread
 
-    async def slowly(work):
+    async def slowly(work: Callable[[], object]) -> object:
         result = await real(work)
         state.set("u2", "b", needs("cpu=2"))
         state.remove("u1")
@@ -181,7 +182,9 @@ async def test_nothing_is_written_for_what_does_not_change(tmp_path: Path) -> No
 
 
 @on_virtual_time
-async def test_a_torn_last_line_never_took_effect(tmp_path: Path, caplog) -> None:
+async def test_a_torn_last_line_never_took_effect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "state"
     state = ResourceState(path)
     state.set("u1", "a", needs("cpu=1"))
@@ -200,7 +203,9 @@ async def test_a_torn_last_line_never_took_effect(tmp_path: Path, caplog) -> Non
 
 @pytest.mark.parametrize("broken", ["snapshot", "journal", "directory"])
 @on_virtual_time
-async def test_a_broken_file_is_told_once_and_mended(tmp_path: Path, caplog, broken: str) -> None:
+async def test_a_broken_file_is_told_once_and_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
     path = tmp_path / "state"
     match broken:
         case "snapshot":
@@ -224,7 +229,7 @@ async def test_a_broken_file_is_told_once_and_mended(tmp_path: Path, caplog, bro
 
 @on_virtual_time
 async def test_a_disk_that_takes_nothing_stops_nobody(
-    tmp_path: Path, caplog, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "MAX_LINES", 5)
     where = tmp_path / "gone"

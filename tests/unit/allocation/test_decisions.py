@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubeletpy.allocation import conditions
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
 from kubeletpy.allocation.feasibility import ResizeRules, infeasible
 from kubeletpy.allocation.queue import Waiting, in_order
+from kubeletpy.api import types as api
 from kubeletpy.pods.in_force import in_force
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_requests
 from tests.unit.allocation.pods import needs, pod
 
@@ -81,20 +85,24 @@ def policy(restart: str) -> dict[str, dict[str, object]]:
         ),
     ],
 )
-def test_what_can_never_be(rules, allocated, desired, detail) -> None:
+def test_what_can_never_be(
+    rules: ResizeRules, allocated: Pod, desired: Pod, detail: str | None
+) -> None:
     found = infeasible(desired, allocated, rules)
     assert (found.detail if found else None) == detail
     assert found is None or found.message
 
 
 def test_the_order_of_the_queue() -> None:
-    has = {"a": needs("cpu=1 memory=1Gi", "cpu=4 memory=4Gi")}
-    full = {"a": needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")}
+    has = needs("cpu=1 memory=1Gi", "cpu=4 memory=4Gi")
+    full = needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")
 
-    def waits(uid: str, wants: str, since: str, priority: int = 0, guaranteed: bool = False):
+    def waits(
+        uid: str, wants: str, since: str, priority: int = 0, guaranteed: bool = False
+    ) -> Waiting:
         limits = wants if guaranteed else "cpu=4 memory=4Gi"
         new = pod(uid, priority=priority, a=needs(wants, limits))
-        return Waiting(new, pod(uid, priority=priority, **(full if guaranteed else has)), since)
+        return Waiting(new, pod(uid, priority=priority, a=full if guaranteed else has), since)
 
     more, less = "cpu=2 memory=1Gi", "cpu=500m memory=1Gi"
     queue = [
@@ -162,7 +170,7 @@ def test_a_resize_in_progress_keeps_its_generation_and_its_error() -> None:
     assert again["lastTransitionTime"] == T2
 
 
-def shown(**containers):
+def shown(**containers: tuple[api.ResourceRequirements, dict[str, str]]) -> dict[str, Any]:
     return {
         "containerStatuses": [
             {"name": name, "resources": actual, "allocatedResources": given}
@@ -223,7 +231,7 @@ def shown(**containers):
         ),
     ],
 )
-def test_a_pod_takes_the_most_that_it_may_have_now(given, cpu, memory) -> None:
+def test_a_pod_takes_the_most_that_it_may_have_now(given: Pod, cpu: int, memory: int) -> None:
     found = pod_requests(in_force(given))
     assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
 

@@ -250,7 +250,9 @@ def has(actual: str, given: str) -> dict[str, Any]:
     ],
 )
 @on_virtual_time
-async def test_a_status_that_frees_something_has_them_tried_again(before, after, trigger) -> None:
+async def test_a_status_that_frees_something_has_them_tried_again(
+    before: dict[str, Any], after: dict[str, Any], trigger: str
+) -> None:
     node = Node()
     other = pod("u2", a=SMALL, status=before)
     node.admit(pod(a=SMALL), other)

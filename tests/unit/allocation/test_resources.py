@@ -16,6 +16,8 @@ from kubeletpy.allocation.resources import (
     same,
     with_resources,
 )
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
 from tests.unit.allocation.pods import needs, pod
 
 
@@ -34,7 +36,9 @@ from tests.unit.allocation.pods import needs, pod
         (needs("cpu=x"), needs("cpu=y"), False),
     ],
 )
-def test_resources_are_compared_by_value(one, other, equal) -> None:
+def test_resources_are_compared_by_value(
+    one: api.ResourceRequirements | None, other: api.ResourceRequirements | None, equal: bool
+) -> None:
     assert same(one, other) is equal
     assert same(other, one) is equal
 
@@ -50,7 +54,7 @@ def test_resources_are_compared_by_value(one, other, equal) -> None:
         (pod(a={}, pod_level=needs("cpu=1")), False),
     ],
 )
-def test_a_pod_without_cpu_and_memory_asks_for_nothing(given, nothing) -> None:
+def test_a_pod_without_cpu_and_memory_asks_for_nothing(given: Pod, nothing: bool) -> None:
     assert asks_for_nothing(given) is nothing
 
 
@@ -81,7 +85,7 @@ def test_a_pod_has_what_it_was_given_not_what_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("given", [None, needs("cpu=1")])
-def test_pod_level_resources_are_those_given(given) -> None:
+def test_pod_level_resources_are_those_given(given: api.ResourceRequirements | None) -> None:
     made = with_resources(pod(a={}, pod_level=needs("cpu=9")), PodResources({"a": {}}, given))
     assert made.spec.get("resources") == given
     assert ("resources" in made.spec) is (given is not None)
@@ -98,7 +102,9 @@ def test_pod_level_resources_are_those_given(given) -> None:
         (needs("ephemeral-storage=1"), needs("ephemeral-storage=2"), []),
     ],
 )
-def test_what_an_update_asks_to_resize(old, new, found) -> None:
+def test_what_an_update_asks_to_resize(
+    old: api.ResourceRequirements, new: api.ResourceRequirements, found: list[Ask]
+) -> None:
     assert list(asks(pod(a=old, b={}), pod(a=new, b={}))) == found
 
 
