@@ -38,6 +38,7 @@ from kubeletpy.launch.pods import (
 from kubeletpy.launch.runtime import mount_features, wait_for_runtime
 from kubeletpy.launch.serving_certificate import serving_certificate
 from kubeletpy.launch.storage import storage_meter
+from kubeletpy.launch.user_namespaces import open_user_namespaces
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.facts import read_machine_facts
@@ -48,7 +49,6 @@ from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.runtime_manager.seams import Seams
-from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinate_ids
 from kubeletpy.server.build import Ports, ServerError
 from kubeletpy.server.health import HealthServer, NotLoopback
 from kubeletpy.volumes.build import PodSurroundings
@@ -143,17 +143,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         volumes=surroundings.volumes,
         storage=storage_meter(settings, runtime, str(root)),
         cgroups=tree,
-        user_namespaces=UserNamespaces(
-            root / "pods",
-            supporting={
-                handler.get("name") or ""
-                for handler in info.handlers
-                if (handler.get("features") or {}).get("userNamespaces")
-            },
-            max_pods=settings.max_pods,
-            ids_per_pod=settings.user_namespaces.ids_per_pod,
-            owned=subordinate_ids(),
-        ),
+        user_namespaces=await open_user_namespaces(settings, root / "pods", info, runtime),
         admission=NodeState(
             allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
             kernel_version=facts.kernel_version,

@@ -2,7 +2,8 @@
 
 Each such pod has a range of its own, written into its directory before it is used, so that a
 restarted agent knows it. Must never give a range to two pods, nor one that has the node's own ids
-(the first ``ids_per_pod``). Source: docs/reference, security context (hostUsers), constants.
+(the first ``ids_per_pod``): as long as a record can't be read, nobody gets a range that may be that
+pod's. Source: docs/reference, security context (hostUsers), constants.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from kubeletpy.host.private_files import write_private
 from kubeletpy.pods.pod import Pod
@@ -22,6 +24,11 @@ log = logging.getLogger(__name__)
 FILE = "userns"
 IDS_PER_POD = 65_536
 MAX_FILE = 4096
+UNIT = 65_536
+"""Ranges begin and end at multiples of it; the first of them is the node's."""
+LAST_ID = 2**32 - 1
+MAX_NAMED = 5
+"""Pods that a message names."""
 SUBORDINATE_IDS = (Path("/etc/subuid"), Path("/etc/subgid"))
 OWNER = "kubelet"
 """Whose subordinate ids are the pods', where there is such a user."""
@@ -53,12 +60,52 @@ class UserNamespaces:
         self._supporting = frozenset(supporting)
         self._length = ids_per_pod
         self._ranges = range(max(first, ids_per_pod), first + count - ids_per_pod + 1, ids_per_pod)
-        self._used: dict[str, int] = {}
+        self._used: dict[str, UserNamespaceRange] = {}
+        self._unknown: set[str] = set()
         for file in pods_dir.glob(f"*/{FILE}"):
-            try:
-                self._used[file.parent.name] = self._read(file)
-            except UserNamespaceError as error:
-                log.warning("user namespace of a pod is not known", extra={"why": str(error)})
+            self._remember(file)
+
+    def _remember(self, file: Path) -> None:
+        uid = file.parent.name
+        try:
+            found = _read(file)
+        except UserNamespaceError as error:
+            self._unknown.add(uid)
+            log.warning("user namespace of a pod is not known", extra={"why": str(error)})
+            return
+        twins = {other for other, used in self._used.items() if _overlap(found, used)}
+        self._used[uid] = found
+        if twins:
+            # one of the records is wrong, and nothing here says which
+            self._unknown |= {uid, *twins}
+            log.warning(
+                "two pods have the same user namespace by their records",
+                extra={"uid": uid, "others": sorted(twins)},
+            )
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """uids of pods whose record can't be believed: ask the runtime, and :meth:`settle`."""
+        return frozenset(self._unknown)
+
+    def settle(self, uid: str, found: UserNamespaceRange | None) -> None:
+        """What the runtime says that a pod really has; None: the runtime has nothing of the pod.
+
+        Never raises: what can't be settled stays unknown.
+        """
+        try:
+            if found is None:
+                (self._pods_dir / uid / FILE).unlink(missing_ok=True)
+                self._used.pop(uid, None)
+            else:
+                self._write(uid, _sound(found))
+                self._used[uid] = found
+        except (OSError, ValueError) as error:
+            log.warning(
+                "user namespace of a pod stays unknown", extra={"uid": uid, "why": str(error)}
+            )
+            return
+        self._unknown.discard(uid)
 
     def of(self, pod: Pod) -> UserNamespaceRange | None:
         """The pod's range, chosen at the first call; None for a pod with the node's users.
@@ -70,10 +117,10 @@ class UserNamespaces:
             return None
         if not self._supporting:
             raise UserNamespaceError(_refusal(""))
-        first = self._used.get(pod.uid)
-        if first is None:
-            first = self._choose(pod)
-        return UserNamespaceRange(first, self._length)
+        if pod.uid in self._unknown:
+            file = self._pods_dir / pod.uid / FILE
+            raise UserNamespaceError(f"the record of the pod's user namespace is broken: {file}")
+        return self._used.get(pod.uid) or self._choose(pod)
 
     def checked(self, handler: Callable[[Pod], Awaitable[str]]) -> Callable[[Pod], Awaitable[str]]:
         """A lookup of runtime handlers that refuses one without what the pod needs."""
@@ -88,7 +135,7 @@ class UserNamespaces:
 
     def keep(self, uids: Collection[str]) -> None:
         """Give back the ranges of all other pods."""
-        for uid in [uid for uid in self._used if uid not in uids]:
+        for uid in self._unknown.union(self._used).difference(uids):
             try:
                 (self._pods_dir / uid / FILE).unlink(missing_ok=True)
             except OSError as error:
@@ -97,34 +144,66 @@ class UserNamespaces:
                     "user namespace of a gone pod stays", extra={"uid": uid, "why": str(error)}
                 )
                 continue
-            del self._used[uid]
+            self._used.pop(uid, None)
+            self._unknown.discard(uid)
 
-    def _choose(self, pod: Pod) -> int:
-        taken = set(self._used.values())
-        first = next((number for number in self._ranges if number not in taken), None)
-        if first is None:
+    def _choose(self, pod: Pod) -> UserNamespaceRange:
+        if self._unknown:
+            raise UserNamespaceError(
+                "no user namespace is given out while it is not known which one each of these pods "
+                f"has: {', '.join(sorted(self._unknown)[:MAX_NAMED])}; their records are broken"
+            )
+        taken = self._used.values()
+        candidates = (UserNamespaceRange(first, self._length) for first in self._ranges)
+        chosen = next((c for c in candidates if not any(_overlap(c, t) for t in taken)), None)
+        if chosen is None:
             raise UserNamespaceError("could not find an empty slot to allocate a user namespace")
-        mapping = [{"hostId": first, "containerId": 0, "length": self._length}]
-        text = json.dumps({"uidMappings": mapping, "gidMappings": mapping})
         try:
-            write_private(self._pods_dir / pod.uid / FILE, text)
+            self._write(pod.uid, chosen)
         except OSError as error:
             raise UserNamespaceError(f"create user namespace: {error}") from error
-        self._used[pod.uid] = first
-        return first
+        self._used[pod.uid] = chosen
+        return chosen
 
-    def _read(self, file: Path) -> int:
-        try:
-            with file.open() as opened:
-                found = json.loads(opened.read(MAX_FILE))
-            (uids,), (gids,) = found["uidMappings"], found["gidMappings"]
-            first, length = uids["hostId"], uids["length"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UserNamespaceError(f"{file}: {error}") from error
-        sound = uids == gids and uids.get("containerId") == 0 and length == self._length
-        if not sound or first not in self._ranges or first in self._used.values():
-            raise UserNamespaceError(f"{file}: not a range that this node gives to pods")
-        return int(first)
+    def _write(self, uid: str, chosen: UserNamespaceRange) -> None:
+        mapping = [{"hostId": chosen.first_host_id, "containerId": 0, "length": chosen.length}]
+        text = json.dumps({"uidMappings": mapping, "gidMappings": mapping})
+        write_private(self._pods_dir / uid / FILE, text)
+
+
+def _read(file: Path) -> UserNamespaceRange:
+    try:
+        with file.open() as opened:
+            found = json.loads(opened.read(MAX_FILE))
+        (uids,), (gids,) = found["uidMappings"], found["gidMappings"]
+        if uids != gids or uids["containerId"] != 0:
+            raise ValueError("users and groups differ, or 0 is not mapped")
+        return _sound(UserNamespaceRange(uids["hostId"], uids["length"]))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserNamespaceError(f"{file}: {error!r}") from error
+
+
+def _sound(found: UserNamespaceRange) -> UserNamespaceRange:
+    """The range, if a pod can have it. Raises ValueError.
+
+    One that this node would not choose today is a pod's all the same: the settings have changed.
+    """
+    first, length = found.first_host_id, found.length
+    whole = _is_units(first) and _is_units(length)
+    if not whole or first < UNIT or length < UNIT or first + length - 1 > LAST_ID:
+        raise ValueError(f"not a range that a node gives to pods: {first}, {length} ids")
+    return found
+
+
+def _is_units(number: Any) -> bool:
+    return isinstance(number, int) and number % UNIT == 0
+
+
+def _overlap(one: UserNamespaceRange, other: UserNamespaceRange) -> bool:
+    return (
+        one.first_host_id < other.first_host_id + other.length
+        and other.first_host_id < one.first_host_id + one.length
+    )
 
 
 def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.runtime_manager.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.user_namespaces import (
     UserNamespaceError,
     UserNamespaces,
@@ -79,15 +80,63 @@ async def test_where_the_runtime_has_none(tmp_path: Path) -> None:
         ' "gidMappings": [{"hostId": 65536, "containerId": 0, "length": 9}]}',
         '{"uidMappings": [{"hostId": 65536, "containerId": 0, "length": 65536}],'
         ' "gidMappings": [{"hostId": 131072, "containerId": 0, "length": 65536}]}',
+        '{"uidMappings": [{"hostId": 65537, "containerId": 0, "length": 65536}],'
+        ' "gidMappings": [{"hostId": 65537, "containerId": 0, "length": 65536}]}',
+        '{"uidMappings": [{"hostId": 65536.0, "containerId": 0, "length": 65536}],'
+        ' "gidMappings": [{"hostId": 65536.0, "containerId": 0, "length": 65536}]}',
     ],
 )
-def test_a_broken_file_is_not_believed(
+def test_while_a_record_is_broken_nobody_gets_what_may_be_that_pods(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = alone(tmp_path, "a")
+    broken, other = alone(tmp_path, "a"), alone(tmp_path, "b")
     (tmp_path / "a" / "userns").write_text(text)
-    assert make(tmp_path).of(made).first_host_id == SIZE  # type: ignore[union-attr]
+    spaces = make(tmp_path)
     assert "user namespace of a pod is not known" in caplog.text
+    assert spaces.unknown == {"a"}
+    with pytest.raises(UserNamespaceError, match="record of the pod's user namespace is broken"):
+        spaces.of(broken)
+    with pytest.raises(UserNamespaceError, match="no user namespace is given out"):
+        spaces.of(other)
+    spaces.keep({"b"})
+    assert spaces.of(other).first_host_id == SIZE  # type: ignore[union-attr]
+
+
+def test_what_the_runtime_says_mends_a_record(tmp_path: Path) -> None:
+    broken, other = alone(tmp_path, "a"), alone(tmp_path, "b")
+    (tmp_path / "a" / "userns").write_text("{")
+    spaces = make(tmp_path)
+    spaces.settle("a", UserNamespaceRange(0, SIZE))
+    assert spaces.unknown == {"a"}, "the node's own ids are nobody's"
+    spaces.settle("a", UserNamespaceRange(SIZE, SIZE))
+    for known in (spaces, make(tmp_path)):
+        assert known.of(broken) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.of(other) == UserNamespaceRange(2 * SIZE, SIZE)
+    (tmp_path / "a" / "userns").write_text("{")
+    spaces = make(tmp_path)
+    spaces.settle("a", None)
+    assert not (tmp_path / "a" / "userns").exists()
+    assert spaces.of(broken) == UserNamespaceRange(SIZE, SIZE)
+
+
+def test_two_records_of_one_range_are_both_doubted(tmp_path: Path) -> None:
+    first, second = alone(tmp_path, "a"), alone(tmp_path, "b")
+    make(tmp_path).of(first)
+    (tmp_path / "b" / "userns").write_text((tmp_path / "a" / "userns").read_text())
+    spaces = make(tmp_path)
+    assert spaces.unknown == {"a", "b"}
+    spaces.settle("a", UserNamespaceRange(SIZE, SIZE))
+    spaces.settle("b", None)
+    assert spaces.of(second) == UserNamespaceRange(2 * SIZE, SIZE)
+
+
+def test_a_range_of_other_settings_stays_its_pods(tmp_path: Path) -> None:
+    old, new = alone(tmp_path, "a"), alone(tmp_path, "b")
+    make(tmp_path, ids_per_pod=2 * SIZE).of(old)
+    spaces = make(tmp_path, max_pods=9)
+    assert spaces.of(old) == UserNamespaceRange(2 * SIZE, 2 * SIZE)
+    assert spaces.of(new) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.of(alone(tmp_path, "c")) == UserNamespaceRange(4 * SIZE, SIZE)
 
 
 def test_a_disk_that_takes_no_changes_keeps_ranges_given(tmp_path: Path) -> None:

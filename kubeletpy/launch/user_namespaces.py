@@ -1,0 +1,77 @@
+"""The ranges of ids that pods have on this node: from their records, and where these are broken
+from the runtime, which knows what it has made.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from kubeletpy.config import KubeletSettings
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.labels import POD_UID
+from kubeletpy.runtime_manager.namespaces import UserNamespaceRange
+from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinate_ids
+
+log = logging.getLogger(__name__)
+
+
+async def open_user_namespaces(
+    settings: KubeletSettings, pods_dir: Path, info: RuntimeInfo, runtime: RuntimeService
+) -> UserNamespaces:
+    """Read who has which range; records that can't be read are made anew where possible."""
+    namespaces = UserNamespaces(
+        pods_dir,
+        supporting={
+            handler.get("name") or ""
+            for handler in info.handlers
+            if (handler.get("features") or {}).get("userNamespaces")
+        },
+        max_pods=settings.max_pods,
+        ids_per_pod=settings.user_namespaces.ids_per_pod,
+        owned=subordinate_ids(),
+    )
+    await mend(namespaces, runtime)
+    return namespaces
+
+
+async def mend(namespaces: UserNamespaces, runtime: RuntimeService) -> None:
+    """Settle what is unknown by what the runtime says; what it does not say stays unknown."""
+    for uid in sorted(namespaces.unknown):
+        try:
+            answers = await _sandboxes_of(uid, runtime)
+        except CRIError as error:
+            log.warning(
+                "user namespace of a pod stays unknown", extra={"uid": uid, "why": str(error)}
+            )
+            continue
+        if not answers:
+            namespaces.settle(uid, None)
+        elif (found := newest_range(answers)) is not None:
+            namespaces.settle(uid, found)
+
+
+async def _sandboxes_of(uid: str, runtime: RuntimeService) -> list[cri.PodSandboxStatus]:
+    listed = await runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector={POD_UID: uid}))
+    answers = []
+    for sandbox in listed:
+        try:
+            answers.append((await runtime.pod_sandbox_status(sandbox.id)).status)
+        except NotFound:
+            continue
+    return answers
+
+
+def newest_range(sandboxes: list[cri.PodSandboxStatus]) -> UserNamespaceRange | None:
+    """The range of a pod's newest sandbox, rather one that is ready; None: it does not say."""
+    newest = max(sandboxes, key=lambda s: (s.state == cri.SANDBOX_READY, s.created_at))
+    users = newest.linux.namespaces.options.userns_options
+    if users.mode != cri.POD or len(users.uids) != 1 or list(users.uids) != list(users.gids):
+        return None
+    (mapping,) = users.uids
+    if mapping.container_id != 0:
+        return None
+    return UserNamespaceRange(mapping.host_id, mapping.length)

@@ -1,0 +1,115 @@
+"""Broken records of user namespaces, and what the runtime knows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.launch.user_namespaces import mend
+from kubeletpy.remote.errors import NotFound, Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.labels import POD_UID
+from kubeletpy.runtime_manager.namespaces import (
+    UserNamespaceRange,
+    id_mappings,
+    namespace_options,
+)
+from kubeletpy.runtime_manager.user_namespaces import UserNamespaceError, UserNamespaces
+from tests.unit.cgroups.pods import pod
+
+SIZE = 65536
+
+
+def sandbox(
+    name: str, first: int | None, *, at: int = 1, ready: bool = True
+) -> cri.PodSandboxStatus:
+    status = cri.PodSandboxStatus(
+        id=name, created_at=at, state=cri.SANDBOX_READY if ready else cri.SANDBOX_NOTREADY
+    )
+    if first is not None:
+        options = namespace_options(pod(), UserNamespaceRange(first, SIZE))
+        status.linux.namespaces.options.CopyFrom(options)
+    return status
+
+
+class Runtime:
+    """Has the sandboxes of one pod, "a"."""
+
+    def __init__(self, *sandboxes: cri.PodSandboxStatus, fails: bool = False) -> None:
+        self.by_id = {each.id: each for each in sandboxes}
+        self.fails = fails
+        self.gone: set[str] = set()
+
+    async def list_pod_sandbox(self, chosen: cri.PodSandboxFilter) -> Sequence[cri.PodSandbox]:
+        if self.fails:
+            raise Unavailable("ListPodSandbox", "gone")
+        assert chosen.label_selector == {POD_UID: "a"}
+        return [cri.PodSandbox(id=name) for name in self.by_id]
+
+    async def pod_sandbox_status(self, name: str) -> cri.PodSandboxStatusResponse:
+        if name in self.gone:
+            raise NotFound("PodSandboxStatus", "not found", target=name)
+        return cri.PodSandboxStatusResponse(status=self.by_id[name])
+
+
+@pytest.fixture
+def spaces(tmp_path: Path) -> UserNamespaces:
+    for uid in "ab":
+        (tmp_path / uid).mkdir()
+    (tmp_path / "a" / "userns").write_text("{")
+    return UserNamespaces(tmp_path, supporting={""}, max_pods=3)
+
+
+def first_of(spaces: UserNamespaces, uid: str) -> int:
+    found = spaces.of(pod(uid=uid, hostUsers=False))
+    assert found is not None
+    return found.first_host_id
+
+
+async def test_the_sandbox_that_runs_says_it(spaces: UserNamespaces) -> None:
+    runtime: Any = Runtime(
+        sandbox("dead", 3 * SIZE, at=9, ready=False), sandbox("s", SIZE), sandbox("gone", 9)
+    )
+    runtime.gone.add("gone")
+    await mend(spaces, runtime)
+    assert (first_of(spaces, "b"), first_of(spaces, "a")) == (2 * SIZE, SIZE)
+
+
+async def test_a_pod_without_sandbox_has_no_range(spaces: UserNamespaces) -> None:
+    runtime: Any = Runtime()
+    await mend(spaces, runtime)
+    assert (first_of(spaces, "b"), first_of(spaces, "a")) == (SIZE, 2 * SIZE)
+
+
+DIFFERENT = sandbox("s", SIZE)
+DIFFERENT.linux.namespaces.options.userns_options.gids[0].host_id = 2 * SIZE
+TWO = sandbox("s", SIZE)
+for ids in ("uids", "gids"):
+    getattr(TWO.linux.namespaces.options.userns_options, ids).extend(
+        id_mappings(UserNamespaceRange(2 * SIZE))
+    )
+NOT_FROM_ROOT = sandbox("s", SIZE)
+for ids in ("uids", "gids"):
+    getattr(NOT_FROM_ROOT.linux.namespaces.options.userns_options, ids)[0].container_id = 1
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        Runtime(sandbox("s", None)),
+        Runtime(sandbox("s", 0)),
+        Runtime(DIFFERENT),
+        Runtime(TWO),
+        Runtime(NOT_FROM_ROOT),
+        Runtime(fails=True),
+    ],
+    ids=["silent", "the node's", "different", "two", "not from root", "unreachable"],
+)
+async def test_a_runtime_that_does_not_say(spaces: UserNamespaces, runtime: Any) -> None:
+    await mend(spaces, runtime)
+    assert spaces.unknown == {"a"}
+    with pytest.raises(UserNamespaceError):
+        first_of(spaces, "b")
