@@ -43,7 +43,7 @@ NODE: Any = {
         }
     },
 }
-CRITICAL = {"priority": 2_000_000_000}
+CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
 
 
 def node(**changes: Any) -> api.Node:
@@ -84,7 +84,7 @@ UNKNOWN = requests()
 UNKNOWN["resources"]["requests"]["other.example/fpga"] = "2"
 TAINTED = node(spec={"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]})
 NO_SCHEDULE = node(spec={"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]})
-STATIC = {"annotations": {"kubernetes.io/config.source": "file"}}
+STATIC: dict[str, Any] = {"annotations": {"kubernetes.io/config.source": "file"}}
 NOT_TOLERATED = Rejection(
     "TaintToleration",
     "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",

@@ -70,8 +70,8 @@ def test_the_files_of_both_versions(
     assert [(file, text) for _, file, text in v2_files(resources)] == v2
 
 
-INIT = {"initContainers": [fixed("2", "10Mi")]}
-SIDECAR = {"initContainers": [container("1", "1Mi", restartPolicy="Always")]}
+INIT: dict[str, Any] = {"initContainers": [fixed("2", "10Mi")]}
+SIDECAR: dict[str, Any] = {"initContainers": [container("1", "1Mi", restartPolicy="Always")]}
 PODS: list[tuple[str, Any, CgroupResources]] = [
     ("best effort", pod(), R(shares=2)),
     (

@@ -166,4 +166,4 @@ def test_machine_facts(tmp_path: Path) -> None:
     online = tmp_path / "online"
     assert machine.online_cpus(online) is None
     online.write_text("0-2,5\n")
-    assert machine.online_cpus(online) == {0, 1, 2, 5}
+    assert machine.online_cpus(online) == frozenset({0, 1, 2, 5})

@@ -138,7 +138,7 @@ def test_memory_is_bounded() -> None:
     for index in range(2 * REMEMBERED):
         see(correlator, "x", index, name=f"p{index}")
     for memory in (correlator._known, correlator._similar, correlator._buckets):
-        assert len(memory._items) == REMEMBERED  # type: ignore[attr-defined]
+        assert len(memory._items) == REMEMBERED
 
 
 @pytest.mark.parametrize(

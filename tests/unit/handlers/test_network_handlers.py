@@ -13,7 +13,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health
+from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  # not in its stubs
 
 from kubeletpy.handlers import grpc_health, http, tcp
 from kubeletpy.handlers.http_request import request_for

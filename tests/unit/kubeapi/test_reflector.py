@@ -161,11 +161,12 @@ async def test_health_follows_the_last_request() -> None:
 @on_virtual_time
 async def test_bad_objects_and_answers_spoil_nothing() -> None:
     bad: list[Any] = [None, 5, {}, {"metadata": None}, {"metadata": {"name": 3}}]
+    nameless: list[Any] = [{}, {"metadata": []}, {"metadata": {}}]
     seen = Seen(
         [{"items": "x", "metadata": {}}, {"items": []}, page(*bad, "a")],
         [
             [
-                *(WatchEvent("ADDED", each) for each in ({}, {"metadata": []}, {"metadata": {}})),
+                *(WatchEvent("ADDED", each) for each in nameless),
                 event("ADDED", "breaks", "20"),
                 WatchEvent("MODIFIED", {"metadata": {"name": 1, "resourceVersion": "21"}}),
                 event("MODIFIED", "b", "22"),

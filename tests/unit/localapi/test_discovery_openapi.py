@@ -15,7 +15,9 @@ from kubeletpy.localapi import definitions, discovery, openapi, resources
 
 
 def test_plain_discovery_lists_what_is_served() -> None:
-    names = [entry["name"] for entry in discovery.resource_list("", "v1")["resources"]]
+    core = discovery.resource_list("", "v1")
+    assert core is not None
+    names = [entry["name"] for entry in core["resources"]]
     assert {"pods", "pods/status", "pods/binding", "nodes", "events"} <= set(names)
     assert discovery.resource_list("apps", "v1") is None
     groups = {group["name"] for group in discovery.api_group_list()["groups"]}
@@ -58,7 +60,12 @@ def document_class() -> Any:
     """openapi.v2.Document by protobuf itself, from the table of fields."""
     table = definitions.load_json("openapi-v2-document.json")
     assert AnyMessage.DESCRIPTOR.full_name == "google.protobuf.Any"
-    kinds = {"string": 9, "bool": 8, "int64": 3, "double": 1}
+    kinds = {
+        "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+        "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
+        "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+        "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
+    }
     file = descriptor_pb2.FileDescriptorProto(
         name="openapiv2.proto",
         package=table["package"],
@@ -73,7 +80,7 @@ def document_class() -> Any:
             if field["type"] in kinds:
                 added.type = kinds[field["type"]]
             else:
-                added.type = 11
+                added.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
                 added.type_name = "." + field["type"]
     pool = descriptor_pool.DescriptorPool()
     any_file = descriptor_pb2.FileDescriptorProto()

@@ -181,7 +181,7 @@ def test_patch_types(patch_type: str, patch: Any, expected: dict[str, str]) -> N
     registry = make_registry()
     registry.create(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
     options = WriteOptions(dry_run=True)
-    kind = {"patch_type": patch_type}
+    kind: dict[str, Any] = {"patch_type": patch_type}
     dry = registry.patch(ADMIN, "configmaps", "c", patch, "default", options=options, **kind)
     assert dry["data"] == expected
     assert registry.get(ADMIN, "configmaps", "c", "default")["data"] == {"a": "1"}

@@ -10,8 +10,14 @@ import pytest
 from kubeletpy.localapi import quantities, resources, schema
 from kubeletpy.localapi.errors import ApiError
 
-PODS = resources.find("pods")
-assert PODS is not None
+
+def served(plural: str) -> resources.ResourceInfo:
+    found = resources.find(plural)
+    assert found is not None
+    return found
+
+
+PODS = served("pods")
 PREFIX = 'Pod in version "v1" cannot be handled as a Pod: '
 
 
@@ -154,16 +160,19 @@ def test_int_or_string() -> None:
 
 
 def test_bytes() -> None:
-    secrets = resources.find("secrets")
-    assert secrets is not None
+    secrets = served("secrets")
     with pytest.raises(ApiError, match="illegal base64 data"):
         schema.decode(secrets, {"data": {"a": "***"}})
     assert schema.decode(secrets, {"data": {"a": "YQ=="}})[0]["data"] == {"a": "YQ=="}
 
 
 def test_empty_lists_go_and_empty_structures_stay() -> None:
-    spec = {"containers": [], "volumes": [{"name": "v", "emptyDir": {}}], "tolerations": []}
-    spec["nodeSelector"] = {}
+    spec: dict[str, Any] = {
+        "containers": [],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "tolerations": [],
+        "nodeSelector": {},
+    }
     decoded, _ = schema.decode(PODS, {"metadata": {"labels": {}}, "spec": spec}, "Strict")
     assert decoded["metadata"] == {}
     assert decoded["spec"] == {"containers": [], "volumes": [{"name": "v", "emptyDir": {}}]}

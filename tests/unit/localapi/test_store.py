@@ -95,7 +95,7 @@ def test_changes_since_knows_before_and_after() -> None:
 
 @pytest.mark.parametrize("limits", [{"history_count": 3}, {"history_bytes": 250}])
 def test_history_is_bounded_and_says_gone(limits: dict[str, int]) -> None:
-    store = Store(":memory:", SetClock(), **limits)  # type: ignore[arg-type]
+    store = Store(":memory:", SetClock(), **limits)
     for index in range(20):
         store.put("pods", "d", "a", _obj("a", n=index))
     with pytest.raises(ApiError) as caught:

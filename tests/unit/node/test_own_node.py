@@ -64,7 +64,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
             ]
         ],
     )
-    own = OwnNode("n", api, events, initial=INITIAL)  # type: ignore[arg-type]
+    own = OwnNode("n", api, events, initial=INITIAL)
     assert own.current() is INITIAL
     task = asyncio.create_task(own.run())
     await own.known(within=5)
@@ -86,7 +86,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
 async def test_the_newest_of_what_is_known_counts() -> None:
     written: list[Any] = [node("7")]
     api = Api()
-    own = OwnNode("n", api, Events(), initial=INITIAL, written=lambda: written[0])  # type: ignore[arg-type]
+    own = OwnNode("n", api, Events(), initial=INITIAL, written=lambda: written[0])
     assert own.current()["metadata"]["labels"] == {"v": "7"}
     assert await own.newest() is None
     api.live = node("8")
@@ -105,7 +105,7 @@ async def test_without_an_api_or_an_answer() -> None:
     await alone.run()
     assert await alone.newest() is None
     assert alone.current() is INITIAL
-    deaf = OwnNode("n", Api(), Events(), initial=INITIAL)  # type: ignore[arg-type]
+    deaf = OwnNode("n", Api(), Events(), initial=INITIAL)
     loop = asyncio.get_running_loop()
     before = loop.time()
     await deaf.known(within=5)

@@ -80,6 +80,6 @@ def test_critical_pods() -> None:
     assert not is_critical(make_pod(priority=1_999_999_999))
     static = {"annotations": {"kubernetes.io/config.source": "file"}}
     assert is_critical(make_pod(metadata=static))
-    node_class = {"priorityClassName": "system-node-critical"}
+    node_class: dict[str, Any] = {"priorityClassName": "system-node-critical"}
     assert is_node_critical(make_pod(priority=2_000_001_000, **node_class))
     assert not is_node_critical(make_pod(priority=5, **node_class))

@@ -25,7 +25,7 @@ HTTP: Any = {"httpGet": {"port": 80}}
 
 def probed_pod(name: str = "web", *, sidecar: bool = False, **probes: dict[str, Any]) -> Pod:
     """A pod whose one container has these probes (startupProbe=..., fields added to HTTP)."""
-    container = {"name": "main", "image": "img"}
+    container: dict[str, Any] = {"name": "main", "image": "img"}
     container |= {kind: {**HTTP, **fields} for kind, fields in probes.items()}
     if sidecar:
         side = {**container, "name": "side", "restartPolicy": "Always"}
@@ -100,7 +100,7 @@ class World:
             outcome = self.manager.results(pod).startup.get(container_id)
             unprobed = outcome is None and "startupProbe" not in container
             entry["started"] = outcome is OK or unprobed
-        status = {"phase": phase, "podIP": "10.0.0.9"}
+        status: Any = {"phase": phase, "podIP": "10.0.0.9"}
         status["initContainerStatuses" if pod.init_containers else "containerStatuses"] = [entry]
         self.statuses[pod.uid] = status
         self.manager.status_stored(pod, status)

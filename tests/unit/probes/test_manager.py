@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,9 @@ async def test_a_ready_container_is_known_ready_at_once() -> None:
     assert world.runs == {}
     world.start(pod)
     await asyncio.sleep(0.1)
-    assert world.told == [(pytest.approx(3, abs=2 * SLOT_S), pod.uid, READINESS, OK)]
+    ((at, *what),) = world.told
+    assert at == pytest.approx(3, abs=2 * SLOT_S)
+    assert what == [pod.uid, READINESS, OK]
 
 
 @pytest.mark.parametrize("needs", [0.3, 1.0, 4.0])
@@ -255,7 +258,7 @@ async def test_pods_without_probes_cost_nothing() -> None:
 
 
 def deleting(pod: Pod) -> Pod:
-    metadata = {**pod.metadata, "deletionTimestamp": "2026-01-01T00:00:30Z"}
+    metadata: Any = {**pod.metadata, "deletionTimestamp": "2026-01-01T00:00:30Z"}
     return Pod({**pod.object, "metadata": metadata})
 
 

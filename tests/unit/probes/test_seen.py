@@ -67,8 +67,13 @@ def test_waiting_for_a_restart_and_restart_all() -> None:
 
 def test_nothing_known_yet() -> None:
     pod = make_pod()
-    for status in ({}, {"phase": "Pending"}, {"phase": "Pending", "containerStatuses": []}):
-        found = see(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)  # type: ignore[arg-type]
+    statuses: list[Any] = [
+        {},
+        {"phase": "Pending"},
+        {"phase": "Pending", "containerStatuses": []},
+    ]
+    for status in statuses:
+        found = see(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)
         assert found == Seen(status.get("phase", ""))
 
 

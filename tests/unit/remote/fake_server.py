@@ -56,7 +56,7 @@ class FakeServer:
     def _has(self, method: str) -> bool:
         return method in self.answers
 
-    def _handler(self, method: Any) -> grpc.RpcMethodHandler:
+    def _handler(self, method: Any) -> grpc.RpcMethodHandler[Any, Any]:
         answer = self.answers[method.name]
 
         async def unary(request: Any, context: Any) -> Any:

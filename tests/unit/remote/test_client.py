@@ -320,7 +320,7 @@ async def test_closing_ends_calls_without_cancelling_their_tasks(serve: Serve, d
     runtime = dial(server.endpoint)
     stream = runtime.get_container_events()
     await anext(aiter(stream))
-    waiting = [asyncio.create_task(c) for c in (runtime.status(), anext(aiter(stream)))]
+    waiting = [asyncio.ensure_future(c) for c in (runtime.status(), anext(aiter(stream)))]
     await asked.wait()
     await runtime.close()
     await runtime.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
@@ -27,7 +28,7 @@ def sidecar(name: str, **fields: Any) -> dict[str, Any]:
 
 def make_pod(
     *containers: dict[str, Any] | str,
-    init: tuple[dict[str, Any] | str, ...] = (),
+    init: Sequence[dict[str, Any] | str] = (),
     ephemeral: tuple[str, ...] = (),
     policy: str = "Always",
     metadata: dict[str, Any] | None = None,
@@ -36,19 +37,18 @@ def make_pod(
     def full(item: dict[str, Any] | str) -> dict[str, Any]:
         return container(item) if isinstance(item, str) else item
 
-    return Pod(
-        {  # type: ignore[typeddict-item]
-            "metadata": {"name": "web", "namespace": "prod", "uid": "uid-1", **(metadata or {})},
-            "spec": {
-                "restartPolicy": policy,
-                "enableServiceLinks": True,
-                "containers": [full(item) for item in containers or ("app",)],
-                "initContainers": [full(item) for item in init],
-                "ephemeralContainers": [container(name) for name in ephemeral],
-                **spec,
-            },
-        }
-    )
+    whole: Any = {
+        "metadata": {"name": "web", "namespace": "prod", "uid": "uid-1", **(metadata or {})},
+        "spec": {
+            "restartPolicy": policy,
+            "enableServiceLinks": True,
+            "containers": [full(item) for item in containers or ("app",)],
+            "initContainers": [full(item) for item in init],
+            "ephemeralContainers": [container(name) for name in ephemeral],
+            **spec,
+        },
+    }
+    return Pod(whole)
 
 
 def record(
@@ -93,7 +93,9 @@ READY = SandboxStatus("sandbox-1", ready=True, ips=("10.0.0.2",))
 DEAD = SandboxStatus("sandbox-1", ready=False)
 
 
-def has(*records: ContainerStatus, sandboxes: tuple[SandboxStatus, ...] = (READY,)) -> Any:
+def has(
+    *records: ContainerStatus, sandboxes: tuple[SandboxStatus, ...] = (READY,)
+) -> PodRuntimeStatus:
     return PodRuntimeStatus("uid-1", "web", "prod", sandboxes=sandboxes, containers=records)
 
 

@@ -77,7 +77,8 @@ async def test_exec_runs_without_a_limit_of_its_own() -> None:
     bench = Bench()
     spec: Any = container("app", lifecycle={"postStart": {"exec": {"command": ["a", "b c"]}}})
     await bench.runner.post_start(bench.pod, spec, "c1")
-    await bench.runner.post_start(bench.pod, container("app"), "c1")
+    without: Any = container("app")
+    await bench.runner.post_start(bench.pod, without, "c1")
     assert bench.runtime.commands == [("c1", ["a", "b c"], 0)]
 
 

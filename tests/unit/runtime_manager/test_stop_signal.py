@@ -44,7 +44,8 @@ def test_what_is_said() -> None:
     assert why_ignored(spec, knows, enabled=True) == ""
     assert "runtime does not know" in why_ignored(spec, deaf, enabled=True)
     assert "ContainerStopSignals is off" in why_ignored(spec, None, enabled=False)
-    assert why_ignored(container("app"), deaf, enabled=True) == ""
+    silent: Any = container("app")
+    assert why_ignored(silent, deaf, enabled=True) == ""
 
 
 @pytest.mark.parametrize(("enabled", "reason"), [(True, "does not know"), (False, "is off")])

@@ -56,10 +56,12 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     directory.mkdir()
     found: list[str] = []
+
+    def read(path: Path | str) -> None:
+        found.append(read_termination_message(status(path)))
+
     for path in (link, fifo, directory, "/dev/zero"):
-        reader = threading.Thread(
-            target=lambda path=path: found.append(read_termination_message(status(path)))  # type: ignore[misc]
-        )
+        reader = threading.Thread(target=read, args=(path,))
         reader.start()
         reader.join(5)
         assert not reader.is_alive(), f"reading {path} waits"

@@ -93,7 +93,7 @@ class Node:
             is_finished=self.finished.__contains__,
             changed=lambda: self.changes.append(self.manager.shutting_down),
             observe=lambda what, at: self.times.append((what, at - LoopClock().now() + now())),
-            recorder=self,  # type: ignore[arg-type]
+            recorder=self,
             clock=LoopClock(),
             node_name="n",
             root_dir=root,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubeletpy.pods.pod import Pod
@@ -68,8 +70,11 @@ def test_the_grace_is_the_shorter_of_pod_and_group() -> None:
 )
 def test_the_status(before: str, after: str) -> None:
     other = {"type": "Ready", "status": "False"}
-    old = {"type": "DisruptionTarget", "status": "False"}
-    status = ended_status({"phase": before, "conditions": [other, old]}, 0.0, 3)  # type: ignore[typeddict-item]
+    given: Any = {
+        "phase": before,
+        "conditions": [other, {"type": "DisruptionTarget", "status": "False"}],
+    }
+    status = ended_status(given, 0.0, 3)
     assert (status["phase"], status["reason"]) == (after, "Terminated")
     assert status["message"] == "Pod was terminated in response to imminent node shutdown."
     assert status["conditions"] == [

@@ -8,23 +8,17 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.api import types as api
 from kubeletpy.localapi.quantities import canonical
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.status import store
 from kubeletpy.status.generate import generate_api_pod_status
 from kubeletpy.status.pod_resources import pod_level_resources, spell
 from kubeletpy.status.reported_resources import reported_resources
+from tests.unit.allocation.pods import needs
 from tests.unit.status.samples import inputs, pod, record, runtime
 from tests.unit.status.test_generate import only
-
-
-def needs(requests: str = "", limits: str = "") -> dict[str, Any]:
-    made = {}
-    for kind, words in (("requests", requests), ("limits", limits)):
-        if words:
-            made[kind] = dict(word.split("=") for word in words.split())
-    return made
-
 
 GIVEN = needs("cpu=200m memory=64Mi", "cpu=400m memory=128Mi")
 WAS = needs("cpu=100m memory=32Mi", "cpu=200m memory=64Mi")
@@ -44,8 +38,13 @@ TOLD = RuntimeResources(
         (None, None, None, GIVEN),
     ],
 )
-def test_what_a_container_has_in_the_middle_of_a_resize(told, actuated, old, shown) -> None:
-    before = None if old is None else {"containerID": "r://a-0", "resources": old}
+def test_what_a_container_has_in_the_middle_of_a_resize(
+    told: RuntimeResources | None,
+    actuated: api.ResourceRequirements | None,
+    old: api.ResourceRequirements | None,
+    shown: api.ResourceRequirements,
+) -> None:
+    before: Any = None if old is None else {"containerID": "r://a-0", "resources": old}
     wanted: Any = {"name": "a", "resources": GIVEN}
     entry = record("a", resources=told)
     assert reported_resources(wanted, entry, before, "r://a-0", actuated) == shown
@@ -122,11 +121,13 @@ def shown(**resources: Any) -> Any:
         ),
     ],
 )
-def test_what_a_pod_as_a_whole_has(of, has, given, phase, expected) -> None:
+def test_what_a_pod_as_a_whole_has(
+    of: Pod, has: Any, given: api.ResourceRequirements | None, phase: str, expected: Any
+) -> None:
     assert pod_level_resources(of, has, given, phase) == expected
 
 
-PENDING = {
+PENDING: Any = {
     "type": "PodResizePending",
     "status": "True",
     "reason": "Deferred",
@@ -138,7 +139,7 @@ PENDING = {
 
 
 def test_the_conditions_come_after_those_of_others_with_their_own_times() -> None:
-    theirs = {"type": "example.com/other", "status": "True", "lastTransitionTime": "x"}
+    theirs: Any = {"type": "example.com/other", "status": "True", "lastTransitionTime": "x"}
     of = pod({"name": "a", "resources": GIVEN}, status={"conditions": [theirs]})
     made = replace(
         inputs(of, runtime(record("a", resources=TOLD))),
@@ -155,10 +156,11 @@ def test_the_conditions_come_after_those_of_others_with_their_own_times() -> Non
     assert entry["allocatedResources"] == GIVEN["requests"]
     assert entry["resources"] == WAS
     assert status["allocatedResources"] == GIVEN["requests"]
-    kept = store.prepare(of, status, {"conditions": [{**PENDING, "lastTransitionTime": "y"}]}, 0.0)
+    in_api: Any = {"conditions": [{**PENDING, "lastTransitionTime": "y"}]}
+    kept = store.prepare(of, status, in_api, 0.0)
     assert kept["conditions"][1] == PENDING
-    newer = {**PENDING, "observedGeneration": 3}
+    newer: Any = {**PENDING, "observedGeneration": 3}
     other = generate_api_pod_status(replace(made, resize_conditions=[newer]))
     assert not store.same(status, other)
-    probed = {**PENDING, "lastProbeTime": "z"}
+    probed: Any = {**PENDING, "lastProbeTime": "z"}
     assert store.same(status, generate_api_pod_status(replace(made, resize_conditions=[probed])))

@@ -97,7 +97,7 @@ def test_fields_of_others_survive_the_merge() -> None:
     }
     kept: Any = {"phase": "Running", "conditions": [ready("True")]}
     merged = store.merge_for_api(in_api, kept, containers_may_run=True)
-    assert merged["resourceClaimStatuses"] == [{"name": "c"}]  # type: ignore[comparison-overlap]
+    assert merged["resourceClaimStatuses"] == [{"name": "c"}]
     assert [c["type"] for c in merged["conditions"]] == ["x/y", "Ready"]
     assert merged["conditions"][1]["status"] == "True"
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,8 +77,8 @@ def test_a_crash_at_any_step_leaves_old_or_new_and_is_completed(
     class Crash(Exception):
         pass
 
-    def crashing(real):  # type: ignore[no-untyped-def]
-        def wrapped(*args, **kwargs):  # type: ignore[no-untyped-def]
+    def crashing(real: Callable[..., object]) -> Callable[..., object]:
+        def wrapped(*args: Any, **kwargs: Any) -> object:
             nonlocal left
             left -= 1
             if left < 0:
@@ -88,7 +91,7 @@ def test_a_crash_at_any_step_leaves_old_or_new_and_is_completed(
         for name in ("mkdir", "symlink_to", "replace", "unlink"):
             patch.setattr(Path, name, crashing(getattr(Path, name)))
         patch.setattr(atomic, "_write_file", crashing(atomic._write_file))
-        patch.setattr(atomic.shutil, "rmtree", crashing(atomic.shutil.rmtree))
+        patch.setattr(shutil, "rmtree", crashing(shutil.rmtree))
         with pytest.raises(Crash):
             write_payload(str(tmp_path), files(a="2", new="y"), NOW + 1)
     assert (tmp_path / "a").read_text() in ("1", "2")
