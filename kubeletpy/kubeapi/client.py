@@ -25,8 +25,9 @@ from kubeletpy.kubeapi.calls import Call, Verbs
 from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
 from kubeletpy.kubeapi.http_calls import UNREADABLE, HttpCall, error_of, http_call, watch_events
 from kubeletpy.kubeapi.limits import RateLimiter
+from kubeletpy.kubeapi.observer import RequestObserver
 from kubeletpy.kubeapi.protocol import WatchEvent
-from kubeletpy.kubeapi.sessions import Observe, Sessions
+from kubeletpy.kubeapi.sessions import Sessions
 
 CONCURRENT_REQUESTS = 10
 RETRIES = 3
@@ -50,16 +51,16 @@ class KubeClient(Verbs):
         qps: float = 50,
         burst: int = 100,
         timeout: float = REQUEST_TIMEOUT,
-        observe: Observe | None = None,
+        observer: RequestObserver | None = None,
     ) -> None:
         """Args:
         connection: where and as whom; None: requests wait until ``renew_credentials`` knows.
         reconnect: gives fresh credentials after a 401, and when asked to renew them.
         qps: requests a second (0: no limit); ``burst`` at once.
         timeout: seconds for one try of a request.
-        observe: told (HTTP code or None, HTTP method, host, seconds) of each try.
+        observer: counts what is asked and answered.
         """
-        self._sessions = Sessions(connection, reconnect, observe)
+        self._sessions = Sessions(connection, reconnect, observer)
         self._limiter = RateLimiter(qps, burst)
         self._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._timeout = timeout
@@ -72,7 +73,7 @@ class KubeClient(Verbs):
         qps: float = 50,
         burst: int = 100,
         timeout: float = REQUEST_TIMEOUT,
-        observe: Observe | None = None,
+        observer: RequestObserver | None = None,
     ) -> KubeClient:
         """A client for a kubeconfig's current context. Raises KubeconfigError."""
         return cls(
@@ -81,7 +82,7 @@ class KubeClient(Verbs):
             qps=qps,
             burst=burst,
             timeout=timeout,
-            observe=observe,
+            observer=observer,
         )
 
     def limited(self, *, qps: float, burst: int, timeout: float | None = None) -> KubeClient:
@@ -119,7 +120,9 @@ class KubeClient(Verbs):
         async with self._under_way:
             response = await self._send(request, timeout)
             try:
-                answer = json.loads(await response.read())
+                body = await response.read()
+                self._answered(request, len(body))
+                answer = json.loads(body)
             except (aiohttp.ClientError, TimeoutError, OSError, *UNREADABLE) as error:
                 raise errors.Unavailable(
                     f"{request.method} {_path(request)}: unreadable answer: {_why(error)}"
@@ -152,17 +155,20 @@ class KubeClient(Verbs):
         """Send until there is an answer to give: 2xx is returned, the rest raised."""
         reloaded = False
         for attempt in range(RETRIES + 2):
-            await self._limiter.wait()
+            await self._turn(request)
             response = await self._sessions.request(
                 request.method,
                 request.url,
                 timeout=timeout,
                 data=request.data,
                 headers=request.headers,
+                again=attempt > 0,
             )
             if response.status < 300:
                 return response
             error = await error_of(response)
+            if response.content_length is not None:
+                self._answered(request, response.content_length)
             if isinstance(error, errors.Unauthorized) and not reloaded:
                 reloaded = True
                 if await self._sessions.reload(RELOAD_SECONDS):
@@ -172,6 +178,14 @@ class KubeClient(Verbs):
                 raise error
             await asyncio.sleep(min(wait, RETRY_AFTER_MAX))
         raise error
+
+    async def _turn(self, request: HttpCall) -> None:
+        waited = await self._limiter.wait()
+        if waited is not None:
+            self._sessions.observer.held_back(request.method, self._sessions.authority, waited)
+
+    def _answered(self, request: HttpCall, received: int) -> None:
+        self._sessions.observer.answered(request.method, self._sessions.authority, received)
 
 
 def _path(request: HttpCall) -> str:

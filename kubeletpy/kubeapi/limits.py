@@ -30,10 +30,14 @@ class RateLimiter:
         self._next = start + self._interval
         return max(start - now, 0.0)
 
-    async def wait(self) -> None:
-        """Wait for a turn."""
-        if self._interval and (delay := self.reserve(asyncio.get_running_loop().time())):
+    async def wait(self) -> float | None:
+        """Wait for a turn; how many seconds that were, None without a limit."""
+        if not self._interval:
+            return None
+        delay = self.reserve(asyncio.get_running_loop().time())
+        if delay:
             await asyncio.sleep(delay)
+        return delay
 
 
 def jittered_waits(first: float, longest: float, rng: random.Random) -> Iterator[float]:

@@ -20,12 +20,10 @@ import yarl
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
+from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
 from kubeletpy.version import VERSION
 
 logger = logging.getLogger(__name__)
-
-Observe = Callable[[int | None, str, str, float], None]
-"""Told of each try: HTTP code (None: no answer), HTTP method, host, seconds."""
 
 USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
 _MAX_CONNECTIONS = 4096
@@ -84,7 +82,7 @@ class Sessions:
         self,
         connection: Connection | None,
         reconnect: Callable[[], Awaitable[Connection]] | None,
-        observe: Observe | None,
+        observer: RequestObserver | None,
     ) -> None:
         """``connection`` None: requests wait until ``renew`` has found credentials."""
         self._connection = connection
@@ -93,7 +91,7 @@ class Sessions:
             self._known.set()
         self._retired: deque[_Session] = deque()
         self._reconnect = reconnect
-        self._observe = observe
+        self.observer = observer or NoObserver()
         self._session: _Session | None = None
         self._reloading = asyncio.Lock()
         self._reloaded_at = float("-inf")
@@ -107,8 +105,9 @@ class Sessions:
         timeout: aiohttp.ClientTimeout,
         data: bytes | None,
         headers: dict[str, str],
+        again: bool = False,
     ) -> aiohttp.ClientResponse:
-        """One try; any HTTP answer is returned.
+        """One try, not the first one if ``again``; any HTTP answer is returned.
 
         Raises:
             Unavailable: no answer.
@@ -144,13 +143,18 @@ class Sessions:
             raise errors.Unavailable(f"{where}: {str(error) or type(error).__name__}") from error
         finally:
             session.asking -= 1
-            if self._observe is not None:
-                self._observe(code, method, url.host or "", time.perf_counter() - started)
+            seconds, sent = time.perf_counter() - started, len(data or b"")
+            self.observer.tried(code, method, self.authority, seconds, sent, again=again)
 
     @property
     def host(self) -> str:
         """Base URL of the API server; empty while there are no credentials."""
         return "" if self._connection is None else self._connection.host
+
+    @property
+    def authority(self) -> str:
+        """Host and port of the API server as its address has them; "none" before it is known."""
+        return self.host.partition("://")[2].partition("/")[0].rpartition("@")[2] or "none"
 
     async def _credentials(self, timeout: aiohttp.ClientTimeout) -> Connection:
         try:

@@ -166,7 +166,7 @@ class _Joining:
             reconnect=self._connect,
             qps=self._settings.kube_api_qps,
             burst=self._settings.kube_api_burst,
-            observe=self._metrics.rest_client.request_done,
+            observer=self._metrics.rest_client,
         )
 
     async def _connect_as_it_is(self) -> Connection:
@@ -189,9 +189,7 @@ class _Joining:
         path = self._kubeconfig
         if self._bootstrap is not None and self._bootstrap.exists():
             path = self._bootstrap
-        client = await KubeClient.from_kubeconfig(
-            str(path), observe=self._metrics.rest_client.request_done
-        )
+        client = await KubeClient.from_kubeconfig(str(path), observer=self._metrics.rest_client)
         try:
             yield client
         finally:

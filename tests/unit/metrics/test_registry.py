@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from prometheus_client import REGISTRY, Histogram
+from prometheus_client import REGISTRY
 
 from kubeletpy.metrics.families import MAX_SERIES
 from kubeletpy.metrics.images import size_bucket
@@ -54,7 +54,9 @@ def scraped(metrics: Metrics) -> dict[str, tuple[str, list[dict[str, str]]]]:
             _, _, name, kind = line.split()
             families[name] = kind, []
         elif not line.startswith("#"):
-            sample, labels = SAMPLE.match(line).groups()
+            found = SAMPLE.match(line)
+            assert found is not None, line
+            sample, labels = found.groups()
             if sample == (f"{name}_bucket" if kind == "histogram" else name):
                 families[name][1].append(dict(LABEL.findall(labels or "")))
     return families
@@ -188,12 +190,26 @@ def test_build() -> None:
 
 def test_api_requests() -> None:
     metrics = Metrics()
-    metrics.rest_client.request_done(200, "GET", "api:6443", 0.2)
-    metrics.rest_client.request_done(None, "GET", "api:6443", 3)
+    client = metrics.rest_client
+    client.held_back("GET", "api:6443", 0)
+    client.tried(429, "GET", "api:6443", 0.2, 0, again=False)
+    client.tried(200, "GET", "api:6443", 0.2, 0, again=True)
+    client.answered("GET", "api:6443", 5000)
+    client.tried(None, "POST", "api:6443", 3, 300, again=False)
     text = metrics.render().decode()
-    assert 'rest_client_requests_total{code="200",host="api:6443",method="GET"} 1\n' in text
-    assert 'code="<error>"' in text
-    assert isinstance(metrics.rest_client.request_duration, Histogram)
+    of_get = 'host="api:6443",verb="GET"'
+    for line in (
+        'rest_client_requests_total{code="429",host="api:6443",method="GET"} 1',
+        'rest_client_requests_total{code="<error>",host="api:6443",method="POST"} 1',
+        f'rest_client_request_retries_total{{code="200",{of_get}}} 1',
+        f"rest_client_request_duration_seconds_count{{{of_get}}} 2",
+        f"rest_client_rate_limiter_duration_seconds_count{{{of_get}}} 1",
+        f"rest_client_rate_limiter_duration_seconds_sum{{{of_get}}} 0",
+        f"rest_client_response_size_bytes_sum{{{of_get}}} 5000",
+        'rest_client_request_size_bytes_sum{host="api:6443",verb="POST"} 300',
+    ):
+        assert f"\n{line}\n" in text
+    assert text.count("\nrest_client_request_retries_total{") == 1
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")

@@ -1,0 +1,42 @@
+"""What a client counts of its requests. Must never import a metrics library, nor be told a path."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class RequestObserver(Protocol):
+    """``method`` is the HTTP method, ``host`` the API server's host and port."""
+
+    def tried(
+        self, code: int | None, method: str, host: str, seconds: float, sent: int, *, again: bool
+    ) -> None:
+        """A try ended with an HTTP code, or None when there was no answer.
+
+        rest_client_requests_total, _request_duration_seconds, _request_size_bytes (``sent``), and
+        _request_retries_total if it was not the first try of its request (``again``).
+        """
+        ...
+
+    def held_back(self, method: str, host: str, seconds: float) -> None:
+        """rest_client_rate_limiter_duration_seconds: what a try waited for its turn, 0 too."""
+        ...
+
+    def answered(self, method: str, host: str, received: int) -> None:
+        """rest_client_response_size_bytes: the length of an answer; a watch has none."""
+        ...
+
+
+class NoObserver:
+    """Counts nothing."""
+
+    def tried(
+        self, code: int | None, method: str, host: str, seconds: float, sent: int, *, again: bool
+    ) -> None:
+        """Do nothing."""
+
+    def held_back(self, method: str, host: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def answered(self, method: str, host: str, received: int) -> None:
+        """Do nothing."""
