@@ -34,12 +34,12 @@ def answer(request: web.Request, parts: list[str]) -> web.StreamResponse:
         if not parts and request.method == "GET":
             return json_response(request, {"paths": _ROOT_PATHS})
         raise errors.unknown_path()
-    if request.method != "GET":
-        raise errors.method_not_allowed("/".join(parts), request.method.lower())
     if parts[0] == "openapi":
+        _only_get(request, parts)
         return _openapi(request, parts[1:])
     form = negotiation.negotiate(request.headers.get("Accept", ""))
     if len(parts) == 1 and form.kind == "discovery":
+        _only_get(request, parts)
         content_type = (
             f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
         )
@@ -58,7 +58,13 @@ def answer(request: web.Request, parts: list[str]) -> web.StreamResponse:
         document = discovery.resource_list(parts[1], parts[2])
     if document is None:
         raise errors.unknown_path()
+    _only_get(request, parts)
     return json_response(request, document)
+
+
+def _only_get(request: web.Request, parts: list[str]) -> None:
+    if request.method != "GET":
+        raise errors.method_not_allowed("/".join(parts), request.method.lower())
 
 
 _ROOT_PATHS = [

@@ -103,6 +103,8 @@ class Handler:
     async def _resource(
         self, request: web.Request, caller: Caller, route: paths.Route
     ) -> web.StreamResponse:
+        if route.subresource and route.info.subresource(route.subresource) is None:
+            raise errors.unknown_path()
         if route.subresource and route.info.is_proxied(route.subresource):
             if self._nodes is None:
                 raise errors.unavailable("this API has no way to its nodes")

@@ -1,12 +1,15 @@
 """pods/log, exec, attach, portforward and nodes/proxy: handed to the node's own server.
 
 The API asks as itself, with its client certificate, and believes only a server that the cluster's
-authority vouches for as that node. What the caller sent of credentials stays here.
+authority vouches for as that node. ``nodes/NAME:PORT/proxy`` is another server on that node: it is
+shown no certificate and believed without one. What the caller sent of credentials stays here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,7 +20,13 @@ from kubeletpy.localapi import errors
 from kubeletpy.localapi.auth import Request
 from kubeletpy.localapi.bodies import BODY_LIMIT
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.node_targets import NodeAddress, node_address, pod_target
+from kubeletpy.localapi.node_targets import (
+    NodeAddress,
+    ProxiedNode,
+    may_be_asked,
+    node_address,
+    pod_target,
+)
 from kubeletpy.wire import takeover
 from kubeletpy.wire.upgrade import HOP_HEADERS, UpgradeFailed, ask
 
@@ -32,7 +41,14 @@ CONNECT_S = 30.0
 BLOCK = 256 << 10
 MAX_TEXT = 32 << 20
 """Bytes of a node's answer that is read as a whole."""
-_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
 _NOT_PASSED = HOP_HEADERS | {"connection", "upgrade", "accept-encoding"}
 _OF_A_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "trailer", "transfer-encoding", "upgrade"}
@@ -49,13 +65,13 @@ class NodeProxy:
     def __init__(self, registry: Registry, tls: ssl.SSLContext) -> None:
         self._registry = registry
         self._tls = tls
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def close(self) -> None:
         """End connections that are kept."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        while self._sessions:
+            _, session = self._sessions.popitem()
+            await session.close()
 
     async def handle(
         self, request: web.Request, caller: Caller, route: Route
@@ -72,13 +88,16 @@ class NodeProxy:
             raise errors.method_not_allowed(info.plural, request.method.lower(), info.group)
         wanted = Request(verb, info.key, route.subresource, namespace, route.name)
         self._registry.check(caller, info, wanted)
-        found = self._registry.stored(info, namespace, route.name)
         if info.plural == "nodes":
-            node, target = found, _node_target(request)
+            meant = ProxiedNode.read(route.name)
+            address = meant.address(self._registry.stored(info, "", meant.name))
+            target = _node_target(request)
+            if not address.is_agent:
+                await _check_address(address)
         else:
-            node = self._node_of(found)
+            found = self._registry.stored(info, namespace, route.name)
+            address = node_address(self._node_of(found))
             target = pod_target(found, route.subresource, request.query.items())
-        address = node_address(node)
         if takeover.is_upgrade(request):
             return await self._upgrade(request, address, target)
         if route.subresource in ("exec", "attach", "portforward"):
@@ -95,7 +114,7 @@ class NodeProxy:
         from yarl import URL
 
         address = node_address(node)
-        session = await self._get_session()
+        session = self._session(address)
         try:
             async with session.get(
                 URL(address.base + target, encoded=True),
@@ -129,6 +148,9 @@ class NodeProxy:
     async def _upgrade(
         self, request: web.Request, address: NodeAddress, target: str
     ) -> web.StreamResponse:
+        tls: ssl.SSLContext | None = None
+        if address.scheme == "https":
+            tls = self._tls if address.is_agent else _unverified()
         headers = [("Host", f"{address.name}:{address.port}")]
         headers += [(k, v) for k, v in request.headers.items() if k.lower() not in HOP_HEADERS]
         try:
@@ -139,7 +161,7 @@ class NodeProxy:
                 target=target,
                 headers=headers,
                 timeout=CONNECT_S,
-                tls=self._tls,
+                tls=tls,
                 server_name=address.name,
             )
         except UpgradeFailed as error:
@@ -156,7 +178,7 @@ class NodeProxy:
         import aiohttp
         from yarl import URL
 
-        session = await self._get_session()
+        session = self._session(address)
         headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_PASSED]
         body = await request.read() if request.can_read_body else None
         try:
@@ -165,11 +187,13 @@ class NodeProxy:
                 URL(address.base + target, encoded=True),
                 headers=headers,
                 data=body,
-                server_hostname=address.name,
+                server_hostname=address.name if address.is_agent else None,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise errors.internal(f"error dialing backend: {error}") from error
+            if as_status:
+                raise errors.internal(f"error dialing backend: {error}") from error
+            raise errors.unavailable(f"error trying to reach service: {error}") from error
         async with answer:
             if as_status and answer.status >= 400:
                 raise await _refusal(answer)
@@ -186,17 +210,39 @@ class NodeProxy:
                     request.transport.abort()
         return response
 
-    async def _get_session(self) -> aiohttp.ClientSession:
+    def _session(self, address: NodeAddress) -> aiohttp.ClientSession:
         import aiohttp
 
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
+        session = self._sessions.get(address.is_agent)
+        if session is None:
+            session = self._sessions[address.is_agent] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    ssl=self._tls if address.is_agent else False, limit=0
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
                 read_bufsize=BLOCK,
                 auto_decompress=False,
             )
-        return self._session
+        return session
+
+
+def _unverified() -> ssl.SSLContext:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    tls.verify_mode = ssl.CERT_NONE
+    return tls
+
+
+async def _check_address(address: NodeAddress) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            found = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError) as error:
+        raise errors.bad_request(f"{address.host}: {error}") from error
+    if not all(may_be_asked(str(each[4][0])) for each in found):
+        raise errors.bad_request("address not allowed")
 
 
 def _shown(headers: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote, urlencode
 
 from kubeletpy.api.types import JSON
@@ -23,16 +24,75 @@ Query = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where a node's server listens, and whose certificate it has."""
+    """Where a server of a node listens.
+
+    Attributes:
+        name: of the node.
+        scheme: ``https`` or ``http``.
+        is_agent: the node's own server, which is known by its certificate; else another server on
+            the same machine, which nobody vouches for.
+    """
 
     host: str
     port: int
     name: str
+    scheme: str = "https"
+    is_agent: bool = True
 
     @property
     def base(self) -> str:
-        """``https://HOST:PORT``."""
-        return f"https://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        """``SCHEME://HOST:PORT``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedNode:
+    """The name in a request for nodes/proxy: ``NAME``, ``NAME:PORT`` or ``SCHEME:NAME:PORT``."""
+
+    name: str
+    port: str = ""
+    scheme: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> ProxiedNode:
+        """Take it apart. Raises ApiError 400: it is nothing like that."""
+        parts = text.split(":")
+        scheme = parts.pop(0) if len(parts) == 3 else ""
+        if len(parts) > 2 or not parts[0] or scheme not in ("", "http", "https"):
+            raise errors.bad_request(f'invalid node request "{text}"')
+        return cls(parts[0], parts[1] if len(parts) == 2 else "", scheme)
+
+    def address(self, node: JSON) -> NodeAddress:
+        """The server that is meant; without a port the node's own.
+
+        Raises:
+            ApiError: 503, the node has not told its address, or that is no port.
+        """
+        own = node_address(node)
+        if self.port in ("", str(own.port)):
+            return own
+        port = int(self.port) if self.port.isdecimal() and len(self.port) <= 5 else 0
+        if not 0 < port < 1 << 16:
+            raise errors.unavailable(f"error trying to reach service: {self.port}: unknown port")
+        return NodeAddress(own.host, port, own.name, self.scheme or "http", is_agent=False)
+
+
+def may_be_asked(address: str) -> bool:
+    """Whether the API lets itself be sent to an IP address by what a node said of itself.
+
+    The API's own machine and link-local services are not a node's to name.
+    """
+    found = ip_address(address.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    meant = mapped or found
+    return not (
+        meant.is_unspecified
+        or meant.is_loopback
+        or meant.is_multicast
+        or meant.is_link_local
+        or str(meant) == "255.255.255.255"
+    )
 
 
 def node_address(node: JSON) -> NodeAddress:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +17,10 @@ from kubeletpy.localapi.requests import ADMIN
 from kubeletpy.localapi.server import check_loopback
 from kubeletpy.localapi.watch import Subscription
 from tests.unit.localapi.helpers import pod
+from tests.unit.localapi.serving import Client, serving
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PODS = "/api/v1/namespaces/default/pods"
-
-
-class Client:
-    """One identity's session."""
-
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self.session = session
-        self.url = url
-
-    async def ask(
-        self, method: str, path: str, body: Any = None, **headers: str
-    ) -> tuple[int, Any, Any]:
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        named.setdefault("Content-Type", "application/json")
-        async with self.session.request(
-            method, self.url + path, data=data, headers=named
-        ) as response:
-            text = await response.text()
-            is_json = response.content_type == "application/json"
-            return response.status, json.loads(text) if is_json else text, response.headers
 
 
 @pytest.fixture(scope="module")
@@ -52,34 +30,8 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@asynccontextmanager
-async def _serving(
-    tmp_path: Path, pki: Path, **options: Any
-) -> AsyncIterator[tuple[LocalApi, Client, Client]]:
-    if not (tmp_path / "pki").exists():
-        (tmp_path / "pki").symlink_to(pki)
-    api = LocalApi(tmp_path, "n1", port=0, **options)
-    endpoint = await api.start()
-    clients = []
-    try:
-        for path in (endpoint.admin_kubeconfig, endpoint.node_kubeconfig):
-            config = json.loads(path.read_text())
-            token = config["users"][0]["user"]["token"]
-            context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
-            session = aiohttp.ClientSession(
-                headers={"Authorization": f"Bearer {token}"},
-                connector=aiohttp.TCPConnector(ssl=context),
-            )
-            clients.append(Client(session, config["clusters"][0]["cluster"]["server"]))
-        yield api, clients[0], clients[1]
-    finally:
-        for client in clients:
-            await client.session.close()
-        await api.stop()
-
-
 async def test_a_day_in_the_life(tmp_path: Path, pki: Path) -> None:
-    async with _serving(tmp_path, pki) as (_, admin, node):
+    async with serving(tmp_path, pki) as (_, admin, node):
         status, made, _ = await admin.ask("POST", PODS, pod("a", schedulerName="none"))
         assert (status, made["kind"]) == (201, "Pod")
         assert (await admin.ask("GET", PODS + "/a"))[1] == made
@@ -166,7 +118,7 @@ async def test_whatever_goes_wrong_is_a_status(
 
 @pytest.fixture
 async def api(tmp_path: Path, pki: Path) -> AsyncIterator[tuple[LocalApi, Client, Client]]:
-    async with _serving(tmp_path, pki) as started:
+    async with serving(tmp_path, pki) as started:
         yield started
 
 
@@ -248,7 +200,7 @@ async def _next(stream: aiohttp.StreamReader) -> Any:
 
 
 async def test_a_watch_streams_and_ends_with_the_server(tmp_path: Path, pki: Path) -> None:
-    async with _serving(tmp_path, pki) as (server, admin, _):
+    async with serving(tmp_path, pki) as (server, admin, _):
         response = await admin.session.get(admin.url + PODS + "?watch=true")
         assert response.content_type == "application/json"
         await admin.ask("POST", PODS, pod("a", schedulerName="none"))
@@ -318,10 +270,10 @@ async def test_service_account_tokens_work_and_open_nothing(api: Any) -> None:
 
 
 async def test_all_is_as_it_was_after_a_restart(tmp_path: Path, pki: Path) -> None:
-    async with _serving(tmp_path, pki) as (_, admin, _):
+    async with serving(tmp_path, pki) as (_, admin, _):
         made = (await admin.ask("POST", PODS, pod("a", schedulerName="none")))[1]
     token = json.loads((tmp_path / "admin.kubeconfig").read_text())["users"]
-    async with _serving(tmp_path, pki) as (_, admin, _):
+    async with serving(tmp_path, pki) as (_, admin, _):
         assert json.loads((tmp_path / "admin.kubeconfig").read_text())["users"] == token
         assert (await admin.ask("GET", PODS + "/a"))[1] == made
 
@@ -331,14 +283,14 @@ def _open_to_others(directory: Path) -> list[Path]:
 
 
 async def test_what_it_writes_is_private(tmp_path: Path, pki: Path) -> None:
-    async with _serving(tmp_path, pki):
+    async with serving(tmp_path, pki):
         assert _open_to_others(tmp_path) + _open_to_others(pki) == []
 
 
 async def test_a_broken_handler_is_a_500_without_a_traceback(
     tmp_path: Path, pki: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with _serving(tmp_path, pki) as (server, admin, _):
+    async with serving(tmp_path, pki) as (server, admin, _):
         server.registry.get = None  # type: ignore[method-assign, assignment]
         status, answer, _ = await admin.ask("GET", PODS + "/a")
         assert (status, answer["reason"]) == (500, "InternalError")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.node_targets import node_address, pod_target
+from kubeletpy.localapi.node_targets import may_be_asked, node_address, pod_target
 
 ONE = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{"name": "c"}]}}
 TWO = {
@@ -79,3 +79,24 @@ def test_addresses() -> None:
     assert (found.base, found.name) == ("https://[fd00::1]:1234", "n")
     with pytest.raises(ApiError):
         node_address({"metadata": {"name": "n"}})
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("10.0.0.1", True),
+        ("8.8.8.8", True),
+        ("fd00::1", True),
+        ("127.0.0.9", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("169.254.169.254", False),
+        ("fe80::1%eth0", False),
+        ("224.0.0.1", False),
+        ("255.255.255.255", False),
+    ],
+)
+def test_where_the_api_lets_itself_be_sent(address: str, expected: bool) -> None:
+    assert may_be_asked(address) is expected
