@@ -21,12 +21,11 @@ import aiohttp
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.calls import Call, Verbs
 from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
 from kubeletpy.kubeapi.http_calls import UNREADABLE, HttpCall, error_of, http_call, watch_events
 from kubeletpy.kubeapi.limits import RateLimiter
 from kubeletpy.kubeapi.observer import RequestObserver
-from kubeletpy.kubeapi.protocol import WatchEvent
+from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 from kubeletpy.kubeapi.sessions import Sessions
 
 CONCURRENT_REQUESTS = 10
@@ -37,7 +36,7 @@ REQUEST_TIMEOUT = 30.0
 WATCH_SLACK = 30.0
 
 
-class KubeClient(Verbs):
+class KubeClient(KubeApi):
     """A :class:`~kubeletpy.kubeapi.protocol.KubeApi` over HTTP. Close it when done.
 
     :meth:`limited` gives further clients that share the connections and have their own rate.

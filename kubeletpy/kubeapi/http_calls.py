@@ -17,9 +17,8 @@ import aiohttp
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.calls import Call
 from kubeletpy.kubeapi.paths import resource_path
-from kubeletpy.kubeapi.protocol import PatchType, WatchEvent
+from kubeletpy.kubeapi.protocol import Call, PatchType, WatchEvent
 
 logger = logging.getLogger(__name__)
 

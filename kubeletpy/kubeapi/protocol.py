@@ -1,15 +1,17 @@
-"""What the agent asks of a Kubernetes API, in plain JSON: anything that implements it plugs in.
+"""What the agent asks of a Kubernetes API, in plain JSON: verbs for those who ask, calls as data
+for those who answer all of them in one place.
 
-The real client (:mod:`kubeletpy.kubeapi.client`) and the simulated one speak this Protocol. It
+The real client (:mod:`kubeletpy.kubeapi.client`) and the simulated one answer calls. This module
 must never mention a transport (no aiohttp, no URLs); errors: :mod:`kubeletpy.kubeapi.errors`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Literal
 
 from kubeletpy.api.types import JSON
 
@@ -82,16 +84,58 @@ class WatchEvent:
     object: JSON
 
 
-class KubeApi(Protocol):
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request; fields that its verb does not know are as they are made here.
+
+    Attributes:
+        name: of the object; empty for a collection and in ``create`` without a subresource.
+        body: the object or patch that is sent.
+        timeout_seconds: of a watch: when the server is to end it.
+        grace_period_seconds: of a delete; None leaves it to the object.
+        uid: of a delete: the only object that it may delete.
+    """
+
+    verb: Verb
+    resource: Resource
+    namespace: str | None = None
+    name: str = ""
+    subresource: str = ""
+    body: JSON | JSONPatch | None = None
+    patch_type: PatchType = PatchType.STRATEGIC
+    field_selector: str = ""
+    label_selector: str = ""
+    resource_version: str = ""
+    limit: int = 0
+    continue_: str = ""
+    timeout_seconds: int = 0
+    allow_bookmarks: bool = False
+    grace_period_seconds: int | None = None
+    uid: str | None = None
+
+
+class KubeApi(ABC):
     """A Kubernetes API. Every call may raise :class:`~kubeletpy.kubeapi.errors.ApiError`.
 
     ``namespace`` is needed where the resource is namespaced, except in ``list`` and ``watch``,
     where None means all namespaces. Objects that come back are shared: never change one in place.
+    Whoever derives from it answers a :class:`Call`, and need not know the verbs.
     """
+
+    @abstractmethod
+    async def _ask(self, call: Call) -> JSON:
+        """Answer a call of any verb but ``watch``."""
+
+    @abstractmethod
+    def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+        """Answer a ``watch``."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
         """Read one object."""
-        ...
+        return await self._ask(Call("get", resource, namespace, name))
 
     async def list(
         self,
@@ -108,7 +152,18 @@ class KubeApi(Protocol):
 
         ``limit`` 0 is no limit.
         """
-        ...
+        return await self._ask(
+            Call(
+                "list",
+                resource,
+                namespace,
+                field_selector=field_selector,
+                label_selector=label_selector,
+                resource_version=resource_version,
+                limit=limit,
+                continue_=continue_,
+            )
+        )
 
     def watch(
         self,
@@ -127,7 +182,18 @@ class KubeApi(Protocol):
 
         An ERROR event of the server is raised (410 as ``Gone``), not yielded.
         """
-        ...
+        return self._follow(
+            Call(
+                "watch",
+                resource,
+                namespace,
+                field_selector=field_selector,
+                label_selector=label_selector,
+                resource_version=resource_version,
+                timeout_seconds=timeout_seconds,
+                allow_bookmarks=allow_bookmarks,
+            )
+        )
 
     async def create(
         self,
@@ -142,7 +208,7 @@ class KubeApi(Protocol):
 
         A token: ``create(SERVICEACCOUNTS, request, ns, subresource="token", name="default")``.
         """
-        ...
+        return await self._ask(Call("create", resource, namespace, name, subresource, obj))
 
     async def update(
         self,
@@ -154,7 +220,8 @@ class KubeApi(Protocol):
         name: str = "",
     ) -> JSON:
         """Replace an object. ``name`` defaults to ``obj["metadata"]["name"]``."""
-        ...
+        name = name or obj.get("metadata", {}).get("name", "")
+        return await self._ask(Call("update", resource, namespace, name, subresource, obj))
 
     async def patch(
         self,
@@ -167,7 +234,9 @@ class KubeApi(Protocol):
         patch_type: PatchType = PatchType.STRATEGIC,
     ) -> JSON:
         """Change an object. An APPLY patch is forced, with field manager ``kubelet``."""
-        ...
+        return await self._ask(
+            Call("patch", resource, namespace, name, subresource, patch, patch_type)
+        )
 
     async def delete(
         self,
@@ -179,4 +248,13 @@ class KubeApi(Protocol):
         uid: str | None = None,
     ) -> JSON:
         """Delete an object; with ``uid``, only if it is still that one (``Conflict`` otherwise)."""
-        ...
+        return await self._ask(
+            Call(
+                "delete",
+                resource,
+                namespace,
+                name,
+                grace_period_seconds=grace_period_seconds,
+                uid=uid,
+            )
+        )

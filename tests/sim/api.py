@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.calls import Call, Verbs
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
-from kubeletpy.kubeapi.protocol import PatchType, Resource, WatchEvent
+from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
 from kubeletpy.localapi import errors as refusals
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import DeleteOptions, WriteOptions, node_caller
@@ -72,7 +71,7 @@ def _translated(refusal: refusals.ApiError) -> ApiError:
     return from_status(refusal.code, refusal.status())
 
 
-class SimKubeApi(Verbs):
+class SimKubeApi(KubeApi):
     """:class:`~kubeletpy.kubeapi.protocol.KubeApi` for one life of the agent."""
 
     def __init__(self, server: ApiServer, faults: Faults, rng: random.Random, step: Step) -> None:

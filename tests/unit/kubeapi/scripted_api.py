@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.calls import Call, Verbs
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.protocol import WatchEvent
+from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 
 Step = WatchEvent | ApiError | float
 """Of a watch: an event, an error that ends it, or seconds that pass."""
 
 
-class ScriptedApi(Verbs):
+class ScriptedApi(KubeApi):
     """Lists and watches are answered in order; writes by ``write_errors``, then by success."""
 
     def __init__(
