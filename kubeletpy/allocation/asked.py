@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from kubeletpy.allocation.resources import COMPUTE, KINDS, amounts, of_pod, same
+from kubeletpy.allocation.resources import KINDS, amounts, of_pod, same
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import COMPUTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.allocation.resources import COMPUTE, PodResources, Requirements, of_pod
+from kubeletpy.allocation.resources import PodResources, Requirements, of_pod
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import COMPUTE
 
 
 def told_resources(pod: Pod) -> PodResources:

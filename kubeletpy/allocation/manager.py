@@ -34,7 +34,7 @@ from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.pods.in_force import in_force
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import pod_requests
+from kubeletpy.pods.resources import COMPUTE, pod_requests
 from kubeletpy.runtime_manager.results import ResizeOutcome
 
 log = logging.getLogger(__name__)
@@ -291,4 +291,4 @@ class AllocationManager:
             after = pod_requests(in_force(self.allocated(new)))
         except ValueError:
             return False
-        return any(after.get(name, 0) < before.get(name, 0) for name in ("cpu", "memory"))
+        return any(after.get(name, 0) < before.get(name, 0) for name in COMPUTE)

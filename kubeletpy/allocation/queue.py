@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import pod_requests
+from kubeletpy.pods.resources import COMPUTE, pod_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def asks_for_more(desired: Pod, allocated: Pod) -> bool:
     Raises ValueError for what is not a quantity.
     """
     new, old = pod_requests(desired), pod_requests(allocated)
-    return any(new.get(name, 0) > old.get(name, 0) for name in ("cpu", "memory"))
+    return any(new.get(name, 0) > old.get(name, 0) for name in COMPUTE)
 
 
 def _rank(one: Waiting) -> tuple[bool, int, bool, bool, str]:

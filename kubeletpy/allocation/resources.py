@@ -15,8 +15,8 @@ from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
+from kubeletpy.pods.resources import COMPUTE
 
-COMPUTE = ("cpu", "memory")
 KINDS = ("requests", "limits")
 
 Requirements = api.ResourceRequirements

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeletpy.localapi import quantities
+from kubeletpy.pods.resources import COMPUTE
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607
 _MIRROR = "kubernetes.io/config.mirror"
-_COMPUTE = ("cpu", "memory")
 
 
 def with_service_account(pod: JSON, account: JSON | None, suffix: str) -> JSON:
@@ -87,12 +87,12 @@ def qos_class(spec: JSON) -> str:
     for part in parts:
         requests, limits = _positive(part.get("requests")), _positive(part.get("limits"))
         anything = anything or bool(requests or limits)
-        guaranteed = guaranteed and len(limits) == len(_COMPUTE) and requests == limits
+        guaranteed = guaranteed and len(limits) == len(COMPUTE) and requests == limits
     if not anything:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
 
 
 def _positive(amounts: JSON | None) -> dict[str, int]:
-    found = {n: quantities.milli(amounts[n]) for n in _COMPUTE if amounts and n in amounts}
+    found = {n: quantities.milli(amounts[n]) for n in COMPUTE if amounts and n in amounts}
     return {name: amount for name, amount in found.items() if amount > 0}

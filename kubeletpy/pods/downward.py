@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, Decimal
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, parse
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit
+from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, pod_level_limit
 
 _NODE_DEFAULTED = ("cpu", "memory", "ephemeral-storage")
 
@@ -102,7 +102,7 @@ def _default_limit(pod: Pod, resource: str, facts: NodeFacts) -> str:
     allocatable = (facts.allocatable or {}).get(resource)
     if allocatable is None:
         return "0"
-    of_pod = pod_level_limit(pod, resource) if resource in ("cpu", "memory") else None
+    of_pod = pod_level_limit(pod, resource) if resource in COMPUTE else None
     return of_pod if of_pod is not None and parse(of_pod) else allocatable
 
 

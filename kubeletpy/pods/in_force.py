@@ -12,8 +12,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.replaced import replaced_containers
-
-COMPUTE = ("cpu", "memory")
+from kubeletpy.pods.resources import COMPUTE
 
 
 def in_force(pod: Pod) -> Pod:

@@ -12,10 +12,10 @@ from typing import Any
 
 from kubeletpy.api.quantity import parse
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import COMPUTE
 
 NODE_CRITICAL_CLASS = "system-node-critical"
 CRITICAL_PRIORITY = 2_000_000_000
-_COMPUTE = ("cpu", "memory")
 
 
 class QoSClass(StrEnum):
@@ -53,7 +53,7 @@ def compute_qos_class(pod: Pod) -> QoSClass:
     for holder in holders:
         _add_positive(requests, holder.get("requests"))
         limited = _add_positive(limits, holder.get("limits"))
-        all_limited = all_limited and limited == len(_COMPUTE)
+        all_limited = all_limited and limited == len(COMPUTE)
     if not requests and not limits:
         return QoSClass.BEST_EFFORT
     if all_limited and requests == limits:
@@ -74,7 +74,7 @@ def is_node_critical(pod: Pod) -> bool:
 def _add_positive(total: dict[str, Decimal], amounts: Mapping[str, str] | None) -> int:
     """Add positive cpu and memory amounts to ``total``; how many there were."""
     found = 0
-    for name in _COMPUTE:
+    for name in COMPUTE:
         text = (amounts or {}).get(name)
         if text is None:
             continue

@@ -16,6 +16,8 @@ from kubeletpy.pods.pod import Pod, is_sidecar
 
 Amounts = dict[str, Decimal]
 HUGEPAGES_PREFIX = "hugepages-"
+COMPUTE = ("cpu", "memory")
+"""What decides the QoS class, and what can be resized in place."""
 
 
 def amounts(quantities: Mapping[str, str] | None) -> Amounts:
@@ -107,7 +109,7 @@ def _pod_level_quantities(pod: Pod, which: Literal["requests", "limits"]) -> Map
 
 
 def _pod_level_supports(name: str) -> bool:
-    return name in ("cpu", "memory") or name.startswith(HUGEPAGES_PREFIX)
+    return name in COMPUTE or name.startswith(HUGEPAGES_PREFIX)
 
 
 def _add(total: Amounts, more: Amounts) -> None:

@@ -14,9 +14,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.quantity import spelled
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
-from kubeletpy.pods.resources import Amounts, limited, pod_limits, pod_requests
-
-COMPUTE = ("cpu", "memory")
+from kubeletpy.pods.resources import COMPUTE, Amounts, limited, pod_limits, pod_requests
 
 
 def pod_level_resources(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubeletpy.localapi import quantities
 from kubeletpy.localapi.validation import formats
+from kubeletpy.pods.resources import COMPUTE
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -90,8 +91,8 @@ def resize_policies(report: Report, given: list[JSON], path: str, pod_policy: st
         if name in seen:
             report.duplicate(f"{path}[{index}]", name)
         seen.add(name)
-        if name not in ("cpu", "memory"):
-            report.unsupported(f"{path}[{index}].resourceName", name, ("cpu", "memory"))
+        if name not in COMPUTE:
+            report.unsupported(f"{path}[{index}].resourceName", name, COMPUTE)
         report.one_of(f"{path}[{index}].restartPolicy", action, _RESIZE_POLICIES)
         if pod_policy == "Never" and action != "NotRequired":
             detail = "must be 'NotRequired' when `restartPolicy` is 'Never'"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.localapi import pod_admission, quantities
+from kubeletpy.pods.resources import COMPUTE
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy.localapi.validation.report import Report
 
-_RESIZABLE = ("cpu", "memory")
 _KINDS = ("requests", "limits")
 _LISTS = ("initContainers", "containers")
 
@@ -113,7 +113,7 @@ def _without_compute(resources: JSON | None) -> JSON:
         rest[kind] = {
             name: quantities.read(str(amount))[0]
             for name, amount in _amounts(resources, kind).items()
-            if name not in _RESIZABLE
+            if name not in COMPUTE
         }
     return rest
 
