@@ -6,6 +6,7 @@ ends the daemon only, `remove` ends everything it ever ran.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import ipaddress
 import json
@@ -19,7 +20,7 @@ from pathlib import Path
 from tools.env import containerd_config as config
 from tools.env.debian import locked, unpacked
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
-from tools.env.process import CommandError, Daemon, run
+from tools.env.process import CommandError, Daemon, run, write_whole
 from tools.env.sweep import leftovers, sweep
 from tools.env.waiting import wait_until
 
@@ -81,10 +82,11 @@ class Containerd:
             (self.directory / "cni" / "10-pods.conflist").write_text(
                 config.render_conflist(self.network, self.directory)
             )
-            self._daemon.start(
-                [self._binaries / "containerd", "--config", self.directory / "config.toml"],
-                env={**os.environ, "PATH": f"{self._binaries}:{_SYSTEM_PATH}"},
-            )
+            program = self._binaries / "containerd"
+            command: list[str | Path] = [program, "--config", self.directory / "config.toml"]
+            if not self._daemon.adopt(command):
+                path = f"{self._binaries}:{_SYSTEM_PATH}"
+                self._daemon.start(command, env={**os.environ, "PATH": path})
         self.wait_ready()
 
     def wait_ready(self, timeout: float = 30.0) -> None:
@@ -194,22 +196,23 @@ def _network(directory: Path) -> config.Network:
     """The pod network of an instance, chosen once and kept in its directory."""
     kept = directory / "network.json"
     with locked(Path("/run/kubeletpy-networks.lock")):
-        if kept.exists():
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
             return config.Network(**json.loads(kept.read_text()))
         digest = hashlib.sha256(str(directory).encode()).hexdigest()
         subnets = list(_POOL.subnets(new_prefix=24))
         first = int(digest[:8], 16) % len(subnets)
-        taken = _routes()
+        bridge = f"kp{digest[:10]}"
+        taken = _routes(besides=bridge)
         for subnet in subnets[first:] + subnets[:first]:
             if not any(subnet.overlaps(other) for other in taken):
                 break
-        network = config.Network(f"kubeletpy-{digest[:10]}", f"kp{digest[:10]}", str(subnet))
-        kept.write_text(json.dumps(vars(network)))
+        network = config.Network(f"kubeletpy-{digest[:10]}", bridge, str(subnet))
+        write_whole(kept, json.dumps(vars(network)))
         return network
 
 
-def _routes() -> list[ipaddress.IPv4Network]:
-    """The networks this machine has routes to."""
+def _routes(besides: str) -> list[ipaddress.IPv4Network]:
+    """The networks this machine has routes to, but for those of one device."""
     rows = json.loads(run("ip", "-4", "-json", "route", "show") or "[]")
-    found = [row["dst"] for row in rows if row["dst"] != "default"]
+    found = [row["dst"] for row in rows if row["dst"] != "default" and row.get("dev") != besides]
     return [ipaddress.IPv4Network(dst, strict=False) for dst in found]

@@ -1,7 +1,8 @@
 """Processes that we start: own session, log file, pid file, orderly end. Nothing else is killed.
 
 A process outlives the program that started it (the private containerd of up.sh must), so it is
-known by its pid file together with its start time, which no later process with that pid shares.
+known by its pid file together with its start time, which no later process with that pid shares,
+also none after the machine has booted again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tools.env.waiting import NotReadyError, wait_until
@@ -27,13 +29,9 @@ class Daemon:
     @property
     def pid(self) -> int | None:
         """Process id, or None when it does not run."""
-        try:
-            pid, started = self._pidfile.read_text().split()
-        except (OSError, ValueError):
-            return None
         if self._child is not None:
             self._child.poll()
-        return int(pid) if start_time(int(pid)) == started else None
+        return read_pid(self._pidfile)
 
     def start(self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
         """Start it in its own session, output appended to its log, so that no Ctrl-C reaches it."""
@@ -47,7 +45,17 @@ class Daemon:
                 start_new_session=True,
                 cwd="/",
             )
-        self._pidfile.write_text(f"{self._child.pid} {start_time(self._child.pid)}")
+        write_pid(self._pidfile, self._child.pid)
+
+    def adopt(self, argv: Sequence[str | Path]) -> bool:
+        """Take a process that runs with these arguments, whose pid file was lost, for this one."""
+        wanted = [str(a) for a in argv[1:]]
+        program = Path(argv[0]).name
+        for pid, line in command_lines():
+            if line[1:] == wanted and Path(line[0]).name == program:
+                write_pid(self._pidfile, pid)
+                return True
+        return False
 
     def died(self) -> str | None:
         """Why waiting for it is pointless: it is not running; with the end of its log."""
@@ -79,8 +87,41 @@ class Daemon:
         self._pidfile.unlink(missing_ok=True)
 
 
+def read_pid(path: Path) -> int | None:
+    """The process of a pid file, None when it does not run, or the file says nothing."""
+    try:
+        number, started = path.read_text().split()
+        pid = int(number)
+    except (OSError, ValueError):
+        return None
+    return pid if start_time(pid) == started else None
+
+
+def write_pid(path: Path, pid: int) -> None:
+    """Write down a process, all or nothing."""
+    write_whole(path, f"{pid} {start_time(pid)}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file: whoever reads it, also after a power cut, has the old text or the new."""
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 def start_time(pid: int) -> str | None:
-    """When a process started, in ticks since boot; None if it is gone or only a zombie.
+    """When a process started, in ticks since which boot; None if it is gone or only a zombie.
 
     A killed process of many threads is a zombie as soon as its first thread has ended, while the
     others still hold its files: only the last thread's end is the process's.
@@ -90,7 +131,7 @@ def start_time(pid: int) -> str | None:
     except OSError:
         return None
     state, threads, started = fields[0], int(fields[17]), fields[19]
-    return None if state == "Z" and threads <= 1 else started
+    return None if state == "Z" and threads <= 1 else f"{started}@{_boot()}"
 
 
 def command_lines() -> Iterator[tuple[int, list[str]]]:

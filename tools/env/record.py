@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tools.env.process import write_whole
+
 
 @dataclass
 class Record:
@@ -27,14 +29,19 @@ class Record:
 
     @staticmethod
     def read(home: Path) -> Record:
-        """The record of a state directory; an empty one when there is none."""
+        """The record of a state directory; an empty one when there is none.
+
+        Where it can't be read, what is still known of it: that there is a containerd of our own.
+        """
         try:
             return Record(**json.loads((home / "made.json").read_text()))
         except FileNotFoundError:
             return Record()
+        except (ValueError, TypeError):
+            socket = home / "containerd" / "containerd.sock"
+            is_ours = (home / "containerd" / "config.toml").exists()
+            return Record(endpoint=f"unix://{socket}", private=True) if is_ours else Record()
 
     def write(self, home: Path) -> None:
         """Keep it, all or nothing."""
-        fresh = home / "made.json.new"
-        fresh.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        fresh.rename(home / "made.json")
+        write_whole(home / "made.json", json.dumps(asdict(self), indent=2) + "\n")

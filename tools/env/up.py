@@ -16,10 +16,11 @@ from pathlib import Path
 
 from tools.env import debian, sweep
 from tools.env.containerd_config import cni_folder
+from tools.env.cri import RawRuntime
 from tools.env.kubectl import kubectl
-from tools.env.process import CommandError, start_time
+from tools.env.process import CommandError, read_pid, write_pid
 from tools.env.record import Record
-from tools.env.runtime_choice import choose
+from tools.env.runtime_choice import choose, private_containerd
 from tools.env.waiting import NotReadyError
 
 STEPS = 5
@@ -63,9 +64,13 @@ def up(home: Path, arguments: Sequence[str]) -> None:
     with debian.locked(home / "up.lock"):
         running = agent_pid(home)
         if running is not None:
-            raise CommandError(
-                f"the node runs already (pid {running}); stop it with Ctrl-C there, or ./up.sh down"
-            )
+            if not revive(home):
+                raise CommandError(
+                    f"the node runs already (pid {running}); "
+                    "stop it with Ctrl-C there, or ./up.sh down"
+                )
+            print(f"the node runs (pid {running}); its containerd had died, and runs again")
+            return
         endpoint = prepare(home)
         mark_agent(home)
     program = Path(sys.executable).parent / "kubeletpy"
@@ -90,6 +95,25 @@ def prepare(home: Path) -> str:
     with progress.step("kubectl") as said:
         said.append(provide_kubectl(home, record))
     return record.endpoint
+
+
+def revive(home: Path) -> bool:
+    """Start the containerd of a node whose agent runs, if it died; whether it had.
+
+    Raises CommandError or NotReadyError: the runtime does not answer.
+    """
+    record = Record.read(home)
+    if record.private:
+        instance = private_containerd(home)
+        had_died = instance.pid is None
+        instance.start()
+        return had_died
+    if record.endpoint:
+        with RawRuntime(Path(record.endpoint.removeprefix("unix://"))) as raw:
+            problems = raw.problems()
+        if problems:
+            raise CommandError(f"the node runs, but its runtime at {record.endpoint}: {problems}")
+    return False
 
 
 def install_programs() -> list[str]:
@@ -131,16 +155,12 @@ def provide_kubectl(home: Path, record: Record) -> str:
 
 def agent_pid(home: Path) -> int | None:
     """The process id of the agent that `./up.sh` became, if it runs."""
-    try:
-        pid, started = (home / "agent.pid").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return int(pid) if start_time(int(pid)) == started else None
+    return read_pid(home / "agent.pid")
 
 
 def mark_agent(home: Path) -> None:
     """Write down this process as the agent: exec keeps its id and its start time."""
-    (home / "agent.pid").write_text(f"{os.getpid()} {start_time(os.getpid())}")
+    write_pid(home / "agent.pid", os.getpid())
 
 
 def main(arguments: Sequence[str]) -> int:

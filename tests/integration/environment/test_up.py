@@ -16,10 +16,10 @@ from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
 from tools.env.down import down
 from tools.env.images import BUSYBOX, PAUSE
-from tools.env.process import CommandError, start_time
+from tools.env.process import CommandError, write_pid
 from tools.env.record import Record
 from tools.env.runtime_choice import choose, private_containerd
-from tools.env.up import agent_pid, prepare, provide_kubectl
+from tools.env.up import agent_pid, prepare, provide_kubectl, up
 from tools.env.waiting import wait_until
 
 
@@ -76,7 +76,7 @@ def test_down_copes_with_a_dead_containerd(home: Path, cgroup_root: str) -> None
 
 def test_down_stops_the_agent_first(home: Path) -> None:
     agent = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    (home / "agent.pid").write_text(f"{agent.pid} {start_time(agent.pid)}")
+    write_pid(home / "agent.pid", agent.pid)
     assert agent_pid(home) == agent.pid
     assert down(home) == 0
     assert agent.wait(5) == -signal.SIGTERM
@@ -85,6 +85,48 @@ def test_down_stops_the_agent_first(home: Path) -> None:
 def test_somebody_elses_process_is_never_taken_for_the_agent(home: Path) -> None:
     (home / "agent.pid").write_text(f"{os.getpid()} 1")
     assert agent_pid(home) is None
+
+
+def test_a_process_of_before_the_last_boot_is_never_taken_for_the_agent(home: Path) -> None:
+    write_pid(home / "agent.pid", os.getpid())
+    assert agent_pid(home) == os.getpid()
+    pid, _, started = (home / "agent.pid").read_text().partition(" ")
+    ticks, _, _ = started.partition("@")
+    (home / "agent.pid").write_text(f"{pid} {ticks}@another-boot")
+    assert agent_pid(home) is None
+
+
+def test_beside_a_running_agent_a_dead_containerd_is_started(
+    home: Path, cgroup_root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = prepare(home)
+    container, _ = start_pod(endpoint, cgroup_root)
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as agent:
+        write_pid(home / "agent.pid", agent.pid)
+        with pytest.raises(CommandError, match="the node runs already"):
+            up(home, [])
+        private_containerd(home).kill()
+        capsys.readouterr()
+        up(home, [])
+        assert "its containerd had died, and runs again" in capsys.readouterr().out
+        with RawRuntime(Path(endpoint.removeprefix("unix://"))) as raw:
+            assert raw.container(container).state == pb.CONTAINER_RUNNING
+        assert down(home) == 0
+
+
+def test_what_was_only_half_written_is_made_again(home: Path, cgroup_root: str) -> None:
+    """As after a power cut: every small file of the state directory is empty."""
+    endpoint = prepare(home)
+    container, _ = start_pod(endpoint, cgroup_root)
+    before = private_containerd(home)
+    for path in (*home.glob("*"), *before.directory.glob("*")):
+        if path.is_file():
+            path.write_text("")
+    assert prepare(home) == endpoint
+    assert private_containerd(home).network == before.network
+    with RawRuntime(before.socket) as raw:
+        assert raw.container(container).state == pb.CONTAINER_RUNNING
+    assert down(home) == 0
 
 
 def test_a_running_containerd_is_used_and_given_back(
