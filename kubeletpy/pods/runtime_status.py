@@ -83,6 +83,8 @@ class SandboxStatus:
     """Whether the runtime reported a network block at all."""
     ips: tuple[str, ...] = ()
     runtime_handler: str = ""
+    source: str = ""
+    """Annotation kubernetes.io/config.source: where the pod came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,11 @@ class PodRuntimeStatus:
             if status.id == container_id:
                 return status
         return None
+
+    @property
+    def source(self) -> str:
+        """Where the pod came from (file, http, api), by its sandboxes; "" when none says it."""
+        return next((sandbox.source for sandbox in self.sandboxes if sandbox.source), "")
 
     @property
     def running_containers(self) -> tuple[ContainerStatus, ...]:

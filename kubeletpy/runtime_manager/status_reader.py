@@ -13,6 +13,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kubeletpy.pods.pod import CONFIG_SOURCE
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -103,6 +104,7 @@ def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
         has_network=status.HasField("network"),
         ips=_ips(status.network),
         runtime_handler=status.runtime_handler,
+        source=status.annotations.get(CONFIG_SOURCE, ""),
     )
 
 
@@ -114,6 +116,7 @@ def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
         attempt=item.metadata.attempt,
         created_at=_time(item.created_at),
         runtime_handler=item.runtime_handler,
+        source=item.annotations.get(CONFIG_SOURCE, ""),
     )
 
 

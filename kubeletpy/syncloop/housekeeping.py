@@ -73,7 +73,7 @@ class Housekeeping:
         views = self._workers.orphan_pass(desired)
         self._forget_statuses(desired.union(views))
         for mirror in self._pods.orphan_mirrors():
-            if not self._workers.is_static_terminating(mirror.full_name):
+            if not self._is_pictured(mirror, unsettled):
                 self._delete_mirror(mirror)
         active = self.active(pods)
         self._count(pods, active)
@@ -104,6 +104,13 @@ class Housekeeping:
 
     def _forget_statuses(self, known: frozenset[str]) -> None:
         self._statuses.forget_except(known.union(m.uid for m in self._pods.mirrors()))
+
+    def _is_pictured(self, mirror: Pod, unsettled: Collection[str]) -> bool:
+        """Whether there is still something that a mirror shows."""
+        if self._workers.is_static_terminating(mirror.full_name):
+            return True
+        known = (self._cache.status(uid) for uid in unsettled)
+        return any(s and (s.namespace, s.name) == (mirror.namespace, mirror.name) for s in known)
 
     def _start_unknown(
         self, active: Sequence[Pod], views: dict[str, WorkerView], received_at: float

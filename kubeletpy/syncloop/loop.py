@@ -30,6 +30,7 @@ from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.operations import Merged, Op
 from kubeletpy.syncloop.pause import Pause
 from kubeletpy.syncloop.rejection import Admit, admit_all
+from kubeletpy.syncloop.unread import UnreadPods
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class SyncLoop:
         self._held = self._admitting.held
         self._on_api_object = on_api_object
         self._pause = Pause(self._merge, runtime_error, self._resume)
+        self._unread = UnreadPods(self._merge, pods, cache, workers.record)
         self._soon = asyncio.Event()
         self.last_pass_at: float | None = None
         """Event-loop seconds of the last housekeeping pass."""
@@ -149,8 +151,8 @@ class SyncLoop:
         return uid in self._held.waiting
 
     def is_unknown(self, uid: str) -> bool:
-        """Whether a source has a pod that can't be read and was never known: leave it alone."""
-        return uid in self._merge.unknown
+        """Whether a source may have a pod that can't be read and was never known: leave it."""
+        return self._unread.holds(uid)
 
     @property
     def all_sources_ready(self) -> bool:
@@ -170,9 +172,9 @@ class SyncLoop:
         try:
             while True:
                 if self.all_sources_ready and self._cache.populated:
-                    now = asyncio.get_running_loop().time()
-                    self._housekeeping.run_once(now, self._held.waiting | self._merge.unknown)
-                    self.last_pass_at = now
+                    self.last_pass_at = asyncio.get_running_loop().time()
+                    unsettled = self._held.waiting | self._unread.uids()
+                    self._housekeeping.run_once(self.last_pass_at, unsettled)
                 await self._wait()
         finally:
             self._pause.close()

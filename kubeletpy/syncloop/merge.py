@@ -7,7 +7,8 @@ event (``apply_event``) has the same effect as a full set with that one change (
 What arrives may be no pod. One that is known goes on as it was, as it does under an agent whose
 client can't decode the object; only its deletion is taken over. It must never count as removed: a
 slip of somebody's pen would end what runs. One that is not known (the agent has just started) can't
-be run, but what runs of it is left alone for as long as the source has it.
+be run, but what runs of it is left alone for as long as the source has it. NAMELESS stands for
+something of which not even the uid is known: a file that could not be read, and was told of.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from kubeletpy.pods.pod import (
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.operations import Merged, Op, Operation, Refused
 
+NAMELESS: api.Pod = {}
+"""What a source delivers for something that does not say whose it is; known by its identity."""
 _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
 
@@ -45,6 +48,8 @@ class _Source:
     """uid -> what is wrong with the newest object of a pod that goes on as it was."""
     unknown: set[str] = field(default_factory=set)
     """uids of objects that can't be read and were never known."""
+    nameless: bool = False
+    """Whether it has something that does not even say whose it is."""
     seen: bool = False
 
 
@@ -68,6 +73,11 @@ class Merge:
         """uids that sources have without anybody knowing what their pods are to be."""
         return frozenset().union(*(state.unknown for state in self._sources.values()))
 
+    @property
+    def nameless(self) -> frozenset[str]:
+        """Sources that have something which does not even say whose it is."""
+        return frozenset(name for name, state in self._sources.items() if state.nameless)
+
     def delivered(self, source: str) -> dict[str, api.Pod]:
         """uid -> object as the source delivered it."""
         known = self._sources.get(source)
@@ -79,8 +89,11 @@ class Merge:
         changes = _Changes(source)
         malformed: list[str] = []
         pods: list[Pod] = []
-        state.unknown = set()
+        state.unknown, state.nameless = set(), False
         for obj in objects:
+            if obj is NAMELESS:
+                state.nameless = True
+                continue
             try:
                 pods.append(self._readable(state, changes, obj))
             except MalformedPod as error:

@@ -2,7 +2,9 @@
 
 The kernel tells when something changes; a rescan now and then makes certain. A bad file is logged
 once and left out: the others stay, and so does the pod of a file that was good before, until the
-file is good again or gone. It must never follow what lies below a sub directory.
+file is good again or gone. For a file that was never good while this agent ran NAMELESS is
+delivered: nobody knows whose it is, and what runs may be its. It must never follow what lies below
+a sub directory.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from kubeletpy.api import types as api
 from kubeletpy.host.inotify import DirectoryWatch
 from kubeletpy.pods.pod import SOURCE_FILE
+from kubeletpy.syncloop.merge import NAMELESS
 from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
@@ -83,6 +86,8 @@ class FileSource:
         self._good = dict(sorted({**found, **known}.items()))
         self._log(problems)
         pods = [pod for each in self._good.values() for pod in each]
+        if problems.keys() > known.keys():
+            pods.append(NAMELESS)
         if pods != self._last:
             self._last = pods
             self._deliveries.deliver(SOURCE_FILE, pods)

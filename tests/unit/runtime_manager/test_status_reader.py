@@ -17,6 +17,7 @@ from kubeletpy.runtime_manager.status_reader import (
     PodIdentity,
     ReadContainer,
     pod_status_from_cri,
+    sandbox_from_list,
     summaries_from_lists,
 )
 from kubeletpy.runtime_manager.status_source import StatusSource
@@ -57,6 +58,17 @@ def test_sandboxes_newest_first_and_their_addresses() -> None:
     host.linux.namespaces.options.network = cri.NODE
     (only,) = pod_status_from_cri(IDENTITY, [host], [], 0).sandboxes
     assert (only.host_network, only.has_network, only.ips) == (True, False, ())
+
+
+def test_where_a_pod_came_from() -> None:
+    says = {"kubernetes.io/config.source": "file"}
+    silent, new = cri.PodSandbox(id="a"), cri.PodSandboxStatus(id="c", created_at=3)
+    old = cri.PodSandbox(id="b", created_at=2, annotations=says)
+    found = pod_status_from_cri(
+        IDENTITY, [sandbox_from_list(silent), sandbox_from_list(old), new], [], 0
+    )
+    assert found.source == "file"
+    assert pod_status_from_cri(IDENTITY, [new], [], 0).source == ""
 
 
 def test_container() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
 from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.merge import NAMELESS
 from tests.unit.podworkers.builders import pod_object, runtime_status
 from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer
 from tests.virtual_time import LoopClock, on_virtual_time, settle
@@ -207,6 +209,60 @@ async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan() -> None:
     await asyncio.sleep(3)
     assert node.syncer.verbs == ["sync", "terminate-runtime"]
     assert not node.loop.is_unknown("uid-web")
+    await node.stop()
+
+
+def of_file(uid: str, name: str, source: str = "file") -> PodRuntimeStatus:
+    """A pod as the runtime has it after the agent has been started anew."""
+    status = runtime_status(uid)
+    sandboxes = tuple(replace(sandbox, source=source) for sandbox in status.sandboxes)
+    return replace(status, name=name, sandboxes=sandboxes)
+
+
+def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """The uids of pods that were stopped because nobody wanted them."""
+    said = "pod runs that nobody wants: it is stopped"
+    return {vars(record)["uid"] for record in caplog.records if record.message == said}
+
+
+@on_virtual_time
+async def test_what_may_be_the_pod_of_a_manifest_that_is_nonsense_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Node("api", "file")
+    for uid, name, source in [
+        ("uid-lost", "lost", "file"),
+        ("uid-old", "web", "file"),
+        ("uid-url", "by-url", "http"),
+        ("uid-api", "of-api", "api"),
+    ]:
+        node.cache.set(of_file(uid, name, source))
+    node.loop.deliver("api", [mirror("lost"), mirror("gone", "m2")])
+    node.loop.deliver("file", [pod_object("web"), NAMELESS])
+    await asyncio.sleep(30)
+    assert stopped(caplog) == {"uid-old", "uid-url", "uid-api"}, "none of these can be its own"
+    assert node.loop.is_unknown("uid-lost")
+    assert not node.loop.is_unknown("uid-web")
+    assert set(node.deleted_mirrors) == {"m2"}, "the mirror of what goes on stays"
+    assert caplog.text.count("a manifest that can't be read may be its own") == 1
+    node.loop.deliver("file", [pod_object("web")])
+    await asyncio.sleep(3)
+    assert "uid-lost" in stopped(caplog), "the file is gone"
+    assert "m" in node.deleted_mirrors
+    assert not node.loop.is_unknown("uid-lost")
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_manifest_that_can_be_read_again_takes_its_pod_up() -> None:
+    node = Node("file")
+    node.cache.set(of_file("uid-web", "web"))
+    node.loop.deliver("file", [NAMELESS])
+    await asyncio.sleep(30)
+    assert node.syncer.verbs == []
+    node.loop.deliver("file", [pod_object("web", "uid-web")])
+    await asyncio.sleep(30)
+    assert node.syncer.verbs == ["sync"]
     await node.stop()
 
 

@@ -28,7 +28,7 @@ class Deliveries:
         self.arrived.set()
 
     def deliver(self, source: str, objects: list[api.Pod]) -> None:
-        self.sets.append([pod["metadata"]["name"] for pod in objects])
+        self.sets.append([pod["metadata"]["name"] if pod else "?" for pod in objects])
         self.arrived.set()
 
     def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
@@ -103,8 +103,11 @@ async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(
         await asyncio.sleep(100)
         (path / "bad").touch()
         await asyncio.sleep(100)
-    assert deliveries.sets == [[], ["web-n"]]
+    assert deliveries.sets == [[], ["web-n", "?"]], "one can't be read, and was not known before"
     assert len(caplog.records) == 1
+    (path / "bad").unlink()
+    await asyncio.sleep(30)
+    assert deliveries.sets[2:] == [["web-n"]]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
