@@ -98,6 +98,10 @@ class AgentParts:
     admission: NodeState = field(default_factory=NodeState)
     """What admission must know besides the Node object."""
     metrics: Metrics = field(default_factory=Metrics)
+    booted_at: float | None = None
+    """When the machine was booted, in Unix seconds; None: not known."""
+    started_at: float | None = None
+    """When this process was started, in Unix seconds; None: when the agent is made."""
     rng: random.Random = field(default_factory=random.Random)
     on_connection: Callable[[Callable[[bool], None]], None] | None = None
     """Registers a listener for the runtime's connection being lost (False) or back (True)."""

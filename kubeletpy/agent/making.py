@@ -24,6 +24,7 @@ from kubeletpy.node.build import ImageSummary, new_node, node_status
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.manager import NodeManager
 from kubeletpy.node.own_node import OwnNode
+from kubeletpy.node.startup import NodeStartup
 from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.pods.pod_manager import PodManager
@@ -123,6 +124,12 @@ def node_manager(
         health=health,
         runtime_info=lambda: parts.runtime_info,
         list_images=lambda: _image_summaries(parts),
+        startup=NodeStartup(
+            parts.metrics.node,
+            parts.clock,
+            booted_at=parts.booted_at,
+            started_at=parts.clock.now() if parts.started_at is None else parts.started_at,
+        ),
         rng=parts.rng,
     )
 

@@ -80,7 +80,10 @@ class AgentRooms(Wires):
         self.own_node = making.own_node(parts, self.recorder, self.node)
         self.volumes = making.volumes(parts, self.recorder, self._wake)
         self.directories = PodDirectories(
-            parts.root_dir / "pods", self.volumes.release_orphan, self._directories_swept
+            parts.root_dir / "pods",
+            self.volumes.release_orphan,
+            self._directories_swept,
+            self.metrics.pods.orphan_directories,
         )
         self.allocated = making.resource_state(parts, "allocated_pods_state")
         self.allocations = self._make_allocations()

@@ -81,7 +81,9 @@ class Wires:
         return self.health.runtime_error()
 
     def render_metrics(self) -> bytes:
-        """A scrape; counts what is in the runtime first."""
+        """A scrape; counts what is in the specs and in the runtime first."""
+        known = (*self.pods.pods(), *self.pods.mirrors())
+        self.metrics.pods.ephemeral_containers(sum(len(p.ephemeral_containers) for p in known))
         pods, states = 0, Counter[str]()
         for uid in self.cache:
             status = self.cache.status(uid)

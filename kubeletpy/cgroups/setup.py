@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import MOUNT_POINT, detect
@@ -88,10 +88,14 @@ async def set_up(
     *,
     capacity: Mapping[str, str],
     reserved_cpus: int = 0,
+    losing_support: Callable[[], None] = lambda: None,
 ) -> CgroupTree | None:
-    """:func:`make_tree` with the driver that the runtime uses. Raises CgroupError."""
+    """:func:`make_tree` with the driver that the runtime uses. Raises CgroupError.
+
+    ``losing_support`` is called for a runtime that is too old to tell its driver.
+    """
     try:
-        driver = await cgroup_driver(runtime) or settings.cgroup_driver
+        driver = await cgroup_driver(runtime, losing_support) or settings.cgroup_driver
     except CRIError as error:
         raise CgroupError(f"the runtime does not say which cgroup driver it has: {error}") from (
             error

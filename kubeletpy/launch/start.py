@@ -15,6 +15,7 @@ from kubeletpy.cgroups.machine import read_kernel_facts
 from kubeletpy.cgroups.setup import set_up
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
+from kubeletpy.host.uptime import booted_at, process_started_at
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
@@ -105,6 +106,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
             runtime,
             capacity=capacity(facts, options),
             reserved_cpus=options.reserved_cpus,
+            losing_support=metrics.runtime.losing_support,
         )
     except CgroupError as error:
         raise LaunchError(f"cgroups of pods: {error}") from error
@@ -173,6 +175,8 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         shutdown_periods=shutdown_periods(settings),
         max_crash_loop_delay_s=settings.crash_loop_back_off.max_container_restart_period,
         metrics=metrics,
+        booted_at=booted_at(SystemClock().now()),
+        started_at=process_started_at(SystemClock().now()),
         on_connection=runtime.add_listener,
     )
     agent = Agent(parts)

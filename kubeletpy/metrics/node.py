@@ -48,3 +48,18 @@ class NodeMetrics:
             "kubelet_node_startup_duration_seconds",
             "Time from the machine's boot to the node's Ready.",
         )
+
+    def registered(
+        self, pre_kubelet: float | None, pre_registration: float, registration: float
+    ) -> None:
+        """The API has made the node; None: when the machine was booted is not known."""
+        if pre_kubelet is not None:
+            self.startup_pre_kubelet_duration.set(pre_kubelet)
+        self.startup_pre_registration_duration.set(pre_registration)
+        self.startup_registration_duration.set(registration)
+
+    def ready(self, post_registration: float, whole: float | None) -> None:
+        """The node that the API has made is Ready."""
+        self.startup_post_registration_duration.set(post_registration)
+        if whole is not None:
+            self.startup_duration.set(whole)

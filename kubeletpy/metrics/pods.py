@@ -73,6 +73,10 @@ class PodWorkerMetrics:
             "eviction_signal",
         )
 
+    def pod_taken_on(self, containers: int) -> None:
+        """A pod of so many regular containers has its first step."""
+        self.containers_per_pod_count.observe(containers)
+
     def step_done(self, operation: str, seconds: float) -> None:
         """A worker's step ended ``seconds`` after the message that caused it."""
         self.pod_worker_duration.labels(operation).observe(seconds)
@@ -212,6 +216,15 @@ class PodCountMetrics:
     def orphan_found(self) -> None:
         """A running pod that nobody wants was found in the runtime."""
         self.orphaned_runtime_pods.inc()
+
+    def ephemeral_containers(self, count: int) -> None:
+        """Set the ephemeral containers in the specs of the pods known."""
+        self.managed_ephemeral_containers.set(count)
+
+    def orphan_directories(self, found: int, left: int) -> None:
+        """A sweep found so many directories of pods that are gone, and could not remove some."""
+        self.orphan_pod_cleaned_volumes.set(found)
+        self.orphan_pod_cleaned_volumes_errors.set(left)
 
     def in_runtime(self, pods: int, containers: Mapping[str, int]) -> None:
         """Set the pods with a ready sandbox, and the containers by state."""

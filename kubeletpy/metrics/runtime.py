@@ -9,6 +9,8 @@ from kubeletpy.metrics.families import Families
 
 OPERATION_SECONDS = tuple(accumulate(repeat(2.5, 13), mul, initial=0.005))
 """14 buckets from 5 ms on, each 2.5 times the last, multiplied in the kubelet's order."""
+NEEDS_RUNTIME_CONFIG = "1.37.0"
+"""From that version on a kubelet must be told the cgroup driver by the runtime (KEP-4033)."""
 
 
 class RuntimeMetrics:
@@ -46,6 +48,10 @@ class RuntimeMetrics:
             "1 when a coming Kubernetes version will not support this runtime any more.",
             "version",
         )
+
+    def losing_support(self) -> None:
+        """The runtime lacks a call that kubelets from NEEDS_RUNTIME_CONFIG on can't do without."""
+        self.cri_losing_support.labels(NEEDS_RUNTIME_CONFIG).set(1)
 
     def call_done(self, operation: str, seconds: float, failed: bool) -> None:
         """A CRI call ended."""

@@ -161,6 +161,14 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
     return {"metadata": metadata} if metadata else None
 
 
+def is_ready(status: api.NodeStatus) -> bool:
+    """Whether a status says that the node is Ready."""
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
 def meaningful(status: api.NodeStatus) -> dict[str, object]:
     """A status without its heartbeat times: what is worth a write of its own."""
     plain: dict[str, object] = {key: value for key, value in status.items() if key != "conditions"}

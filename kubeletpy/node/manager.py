@@ -24,6 +24,7 @@ from kubeletpy.node.build import ImageSummary, RuntimeInfo
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.startup import NodeStartup
 from kubeletpy.node.status_events import condition_events
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class NodeManager:
         health: Callable[[], NodeHealth],
         runtime_info: Callable[[], RuntimeInfo],
         list_images: Callable[[], Awaitable[Sequence[ImageSummary]]],
+        startup: NodeStartup,
         rng: random.Random | None = None,
     ) -> None:
         """``health`` and ``runtime_info`` are asked at each write; ``list_images`` may fail."""
@@ -62,6 +64,7 @@ class NodeManager:
         self._health = health
         self._runtime_info = runtime_info
         self._list_images = list_images
+        self._startup = startup
         self._rng = rng or random.Random()
         self._node: api.Node | None = None
         self._poked = asyncio.Event()
@@ -90,6 +93,8 @@ class NodeManager:
 
     async def run(self) -> None:
         """Register, then keep the status until cancelled."""
+        if self._options.register:
+            self._startup.registering()
         await self._register()
         while True:
             try:
@@ -166,13 +171,17 @@ class NodeManager:
                 existing = await self._api.patch(NODES, name, patch)
             self._remember(existing)
             return
+        self._startup.registered()
         self._remember(created)
         self._written_at = asyncio.get_running_loop().time()
         self._tell({}, wanted["status"])
 
     def _remember(self, node: JSON) -> None:
         self._node = cast(api.Node, node)
-        self._boot_id = (self._node.get("status") or {}).get("nodeInfo", {}).get("bootID", "")
+        status: api.NodeStatus = self._node.get("status") or {}
+        self._boot_id = status.get("nodeInfo", {}).get("bootID", "")
+        if build.is_ready(status):
+            self._startup.ready()
         self.on_answer()
 
     async def _write_status(self) -> None:

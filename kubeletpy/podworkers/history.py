@@ -60,9 +60,10 @@ class DecisionHistory:
         """The decisions kept for a pod, oldest first."""
         return tuple(self._pods.get(uid, ()))
 
-    def knows(self, uid: str, decision: Decision) -> bool:
-        """Whether a decision is among those kept for a pod."""
-        return any(entry.decision == decision for entry in self._pods.get(uid, ()))
+    def add_once(self, uid: str, decision: Decision, now: float) -> None:
+        """Keep a decision, unless it is among those kept for the pod."""
+        if all(entry.decision != decision for entry in self._pods.get(uid, ())):
+            self.add(uid, (decision,), now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ from typing import Protocol
 class WorkerMetrics(Protocol):
     """Seconds are of the event loop's clock."""
 
+    def pod_taken_on(self, containers: int) -> None:
+        """kubelet_containers_per_pod_count: regular containers of a pod at its first step."""
+        ...
+
     def step_done(self, operation: str, seconds: float) -> None:
         """kubelet_pod_worker_duration_seconds{operation_type}: message to end of its step."""
         ...
@@ -23,6 +27,9 @@ class WorkerMetrics(Protocol):
 
 class NoWorkerMetrics:
     """Counts nothing."""
+
+    def pod_taken_on(self, containers: int) -> None:
+        """Do nothing."""
 
     def step_done(self, operation: str, seconds: float) -> None:
         """Do nothing."""

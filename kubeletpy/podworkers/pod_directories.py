@@ -29,16 +29,20 @@ class PodDirectories:
         pods_dir: Path,
         release: Callable[[str], None] = lambda uid: None,
         again: Callable[[], None] = lambda: None,
+        swept: Callable[[int, int], None] = lambda found, left: None,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
         release: takes down the volumes of a gone pod (by uid) first; may block.
         again: called after a sweep that found something: what is left, or waits for this, has
             to be looked at once more.
+        swept: told after each sweep how many directories of gone pods there were and how many of
+            them are still there.
         """
         self._pods_dir = pods_dir
         self._release = release
         self._again = again
+        self._swept = swept
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -64,6 +68,7 @@ class PodDirectories:
             if uid not in self._complained:
                 log.warning("directory of a gone pod stays", extra={"uid": uid, "why": problem})
         self._complained = set(problems)
+        self._swept(len(found), len(problems))
         if found:
             self._again()
 

@@ -250,6 +250,8 @@ class PodWorkers(WorkerQueries):
         self._cancel_timer(step.uid)
         self._changed.discard(step.uid)
         loop = asyncio.get_running_loop()
+        if step.work.pod is not None and step.uid not in self.last_steps:
+            self._metrics.pod_taken_on(len(step.work.pod.containers))
         if step.work.type is UpdateType.CREATE and step.work.received_at:
             self._metrics.worker_started(loop.time() - step.work.received_at)
         self._note_start(step)
@@ -284,13 +286,10 @@ class PodWorkers(WorkerQueries):
         self._look_again(step.uid)
 
     def _note_start(self, step: RunStep) -> None:
-        """Why the pod ends, and within what time, when that is new."""
-        if step.stage is not Stage.TERMINATING:
-            return
-        record = self.machine.records[step.uid]
-        why = why_terminating(record, step.grace)
-        if not self.history.knows(step.uid, why):
-            self.history.add(step.uid, (why,), self._clock.now())
+        """Why the pod ends, and within what time."""
+        if step.stage is Stage.TERMINATING:
+            why = why_terminating(self.machine.records[step.uid], step.grace)
+            self.history.add_once(step.uid, why, self._clock.now())
 
     def _note(self, step: RunStep, outcome: SyncOutcome, now: float) -> None:
         decisions = list(outcome.decisions)

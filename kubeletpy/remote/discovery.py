@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -13,11 +14,14 @@ PAUSE = 2.0
 """Seconds between two tries."""
 
 
-async def cgroup_driver(runtime: RuntimeService) -> str | None:
+async def cgroup_driver(
+    runtime: RuntimeService, losing_support: Callable[[], None] = lambda: None
+) -> str | None:
     """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it cannot tell.
 
     A runtime without the call (containerd before 2.0) or without a Linux answer cannot tell: then
-    KubeletConfiguration's cgroupDriver stands. Other failures are tried TRIES times (as the
+    KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called for one without
+    the call: coming kubelets will not start with it. Other failures are tried TRIES times (as the
     kubelet does); raises the last CRIError.
     """
     tries = 0
@@ -26,6 +30,7 @@ async def cgroup_driver(runtime: RuntimeService) -> str | None:
             answer = await runtime.runtime_config()
             break
         except Unimplemented:
+            losing_support()
             return None
         except CRIError:
             tries += 1

@@ -92,7 +92,7 @@ def test_the_runtime_says_which_driver(look_alike: Path, monkeypatch: pytest.Mon
     asked: list[str] = []
     monkeypatch.setattr(setup, "make_tree", lambda s, k, driver, **more: asked.append(driver))
 
-    async def says(runtime: Any) -> str | None:
+    async def says(runtime: Any, losing_support: Any) -> str | None:
         return str(runtime) if runtime else None
 
     monkeypatch.setattr(setup, "cgroup_driver", says)
@@ -100,7 +100,7 @@ def test_the_runtime_says_which_driver(look_alike: Path, monkeypatch: pytest.Mon
         asyncio.run(setup.set_up(settings(), KERNEL, runtime, capacity=CAPACITY))  # type: ignore[arg-type]
     assert asked == ["systemd", "cgroupfs"]
 
-    async def fails(runtime: Any) -> str | None:
+    async def fails(runtime: Any, losing_support: Any) -> str | None:
         raise Unimplemented("RuntimeConfig", "broken")
 
     monkeypatch.setattr(setup, "cgroup_driver", fails)

@@ -7,12 +7,16 @@ import itertools
 import random
 from typing import Any
 
+import pytest
+
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.manager import NodeManager
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.startup import NodeStartup
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .test_build import FACTS
@@ -69,7 +73,13 @@ class Recorder:
         self.reasons.append(reason)
 
 
-def manager(api: NodeApi, health: Any, recorder: Recorder, **options: Any) -> NodeManager:
+def manager(
+    api: NodeApi,
+    health: Any,
+    recorder: Recorder,
+    metrics: Metrics | None = None,
+    **options: Any,
+) -> NodeManager:
     async def images() -> list[Any]:
         return []
 
@@ -83,6 +93,12 @@ def manager(api: NodeApi, health: Any, recorder: Recorder, **options: Any) -> No
         health=health,
         runtime_info=lambda: RuntimeInfo("containerd", "2"),
         list_images=images,
+        startup=NodeStartup(
+            Metrics().node if metrics is None else metrics.node,
+            LoopClock(),
+            booted_at=None,
+            started_at=LoopClock().now(),
+        ),
         rng=random.Random(1),
     )
 
@@ -201,4 +217,50 @@ async def test_a_list_of_images_that_hangs_holds_no_status_up() -> None:
     of.poke()
     await asyncio.sleep(5)
     assert ready(api) == "False"
+    task.cancel()
+
+
+def startup_of(metrics: Metrics) -> dict[str, float]:
+    """kubelet_node_startup_NAME_duration_seconds that are not 0."""
+    found = {}
+    for line in metrics.render().decode().splitlines():
+        name, _, value = line.removeprefix("kubelet_node_startup_").partition(" ")
+        if line.startswith("kubelet_node_startup_") and float(value):
+            found[name.removesuffix("_duration_seconds")] = float(value)
+    return found
+
+
+@on_virtual_time
+async def test_how_long_a_node_took_to_register_and_to_be_ready() -> None:
+    api, health, metrics = NodeApi(), [NodeHealth(runtime_error="not yet")], Metrics()
+    api.down = True
+    of = manager(api, lambda: health[0], Recorder(), metrics)
+    await asyncio.sleep(4)
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(1)
+    api.down = False
+    await of.registered.wait()
+    registered_after = asyncio.get_running_loop().time() - 4
+    assert startup_of(metrics) == {
+        "pre_registration": pytest.approx(4),
+        "registration": pytest.approx(registered_after),
+    }
+    assert registered_after >= 1
+    await asyncio.sleep(6)
+    assert "post_registration" not in startup_of(metrics), "it is not Ready"
+    health[0] = NodeHealth()
+    of.poke()
+    await asyncio.sleep(0.1)
+    assert startup_of(metrics)["post_registration"] == pytest.approx(6)
+    task.cancel()
+
+
+@on_virtual_time
+async def test_of_a_known_node_no_start_is_told() -> None:
+    api, metrics = NodeApi(), Metrics()
+    api.node = {"metadata": {"name": "n", "uid": "node-uid"}, "status": {}}
+    task = asyncio.create_task(manager(api, NodeHealth, Recorder(), metrics).run())
+    await asyncio.sleep(30)
+    assert ready(api) == "True"
+    assert startup_of(metrics) == {}
     task.cancel()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import (
@@ -110,6 +112,7 @@ class Setup:
         self.cache = PodStatusCache()
         self.cache.populated = populated
         self.log: list[Event] = []
+        self.metrics = Metrics()
         self.workers = PodWorkers(
             self.syncer,
             self.cache,
@@ -118,10 +121,19 @@ class Setup:
             LoopClock(),
             rng=random.Random(1),
             event_log=self.log.append,
+            metrics=self.metrics.workers,
         )
 
     def send(self, kind: UpdateType, pod: Pod | None = None, **kwargs: Any) -> None:
         self.workers.update_pod(PodUpdate(kind, pod=pod or make_pod(), **kwargs))
+
+    def counted(self) -> tuple[int, int]:
+        """Pods and regular containers in kubelet_containers_per_pod_count."""
+        name = "\nkubelet_containers_per_pod_count_{} (\\d+)"
+        text = self.metrics.render().decode()
+        count, total = (re.search(name.format(what), text) for what in ("count", "sum"))
+        assert count and total
+        return int(count[1]), int(total[1])
 
     def starts_for_a_second(self) -> None:
         """Each sync lasts a second and then knows the pod as of 50."""
@@ -358,3 +370,21 @@ async def test_the_log_replays() -> None:
     for event in s.log:
         machine.handle(event)
     assert machine.records == s.workers.machine.records == {}
+
+
+@on_virtual_time
+async def test_containers_of_a_pod_are_counted_at_its_first_step_only() -> None:
+    setup = Setup()
+    containers = [{"name": name, "image": "i"} for name in "abc"]
+    inits = [{"name": "init", "image": "i"}]
+    setup.send(UpdateType.CREATE, make_pod(containers=containers, initContainers=inits))
+    await settle()
+    setup.send(UpdateType.UPDATE, make_pod(containers=containers))
+    await settle()
+    assert setup.counted() == (1, 3)
+    setup.send(UpdateType.KILL, make_pod("gone", "uid-gone", deleting=0))
+    await settle()
+    assert setup.counted() == (2, 4), "one that ends with its first step counts too"
+    setup.send(UpdateType.KILL, None, runtime_pod=runtime_status("uid-orphan"))
+    await settle()
+    assert setup.counted() == (2, 4), "a pod that only the runtime knows is none of ours"

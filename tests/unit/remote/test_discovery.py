@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -49,6 +50,24 @@ async def test_driver(
     runtime = Runtime(*answers)
     got, took = await timed(cgroup_driver(runtime))  # type: ignore[arg-type]
     assert (got, took, runtime.left) == (driver, seconds, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "losing"),
+    [
+        (Unimplemented("RuntimeConfig"), 1),
+        (cri.RuntimeConfigResponse(), 0),
+        (says(cri.CgroupDriver.CGROUPFS), 0),
+    ],
+)
+async def test_a_runtime_without_the_call_is_losing_support(
+    answer: cri.RuntimeConfigResponse | CRIError, losing: int
+) -> None:
+    metrics = Metrics()
+    await cgroup_driver(Runtime(answer), metrics.runtime.losing_support)  # type: ignore[arg-type]
+    text = metrics.render().decode()
+    assert text.count('\nkubelet_cri_losing_support{version="1.37.0"} 1\n') == losing
+    assert text.count("\nkubelet_cri_losing_support{") == losing
 
 
 @on_virtual_time

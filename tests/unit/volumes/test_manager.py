@@ -454,7 +454,12 @@ async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None
 
 async def test_a_sweep_is_followed_by_another_until_nothing_is_found(node: Node) -> None:
     again: list[str] = []
-    directories = PodDirectories(node.pods_dir, again=lambda: again.append("again"))
+    swept: list[tuple[int, int]] = []
+    directories = PodDirectories(
+        node.pods_dir,
+        again=lambda: again.append("again"),
+        swept=lambda found, left: swept.append((found, left)),
+    )
     foreign = node.pods_dir / "u" / "volumes" / "kubernetes.io~csi" / "v" / "data"
     foreign.mkdir(parents=True)
     kept = foreign / "file"
@@ -468,6 +473,7 @@ async def test_a_sweep_is_followed_by_another_until_nothing_is_found(node: Node)
         directories.sweep_soon(())
         await directories.close()
     assert len(again) == 3
+    assert swept == [(1, 1), (1, 1), (0, 0), (1, 0), (0, 0)]
 
 
 async def test_disks_of_others_that_do_not_answer_hold_up_their_pods_only(
