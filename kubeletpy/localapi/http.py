@@ -26,6 +26,7 @@ from kubeletpy.localapi import (
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.node_metrics import NodeMetrics
 from kubeletpy.localapi.node_proxy import NodeProxy
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import (
     Caller,
@@ -148,12 +149,14 @@ class Handler:
             caller,
             key,
             route.namespace,
-            label_selector=query.get("labelSelector", ""),
-            field_selector=query.get("fieldSelector", ""),
-            limit=_number(query.get("limit"), "limit"),
-            continue_=query.get("continue", ""),
-            resource_version=query.get("resourceVersion", ""),
-            resource_version_match=query.get("resourceVersionMatch", ""),
+            options=ListOptions(
+                label_selector=query.get("labelSelector", ""),
+                field_selector=query.get("fieldSelector", ""),
+                limit=_number(query.get("limit"), "limit"),
+                continue_=query.get("continue", ""),
+                resource_version=query.get("resourceVersion", ""),
+                match=query.get("resourceVersionMatch", ""),
+            ),
         )
 
     def _write(
@@ -205,8 +208,10 @@ class Handler:
             caller,
             route.info.key,
             route.namespace,
-            label_selector=query.get("labelSelector", ""),
-            field_selector=query.get("fieldSelector", ""),
+            chosen=ListOptions(
+                label_selector=query.get("labelSelector", ""),
+                field_selector=query.get("fieldSelector", ""),
+            ),
             options=options,
         )
 
@@ -250,13 +255,15 @@ class Handler:
             caller,
             route.info.key,
             route.namespace,
-            label_selector=query.get("labelSelector", ""),
-            field_selector=selector,
-            resource_version=query.get("resourceVersion", ""),
-            resource_version_match=query.get("resourceVersionMatch", ""),
-            allow_bookmarks=query.get("allowWatchBookmarks", "false") in _TRUE,
-            send_initial_events=None if initial is None else initial in _TRUE,
-            timeout_seconds=float(seconds) if seconds else None,
+            options=ListOptions(
+                label_selector=query.get("labelSelector", ""),
+                field_selector=selector,
+                resource_version=query.get("resourceVersion", ""),
+                match=query.get("resourceVersionMatch", ""),
+                bookmarks=query.get("allowWatchBookmarks", "false") in _TRUE,
+                send_initial_events=None if initial is None else initial in _TRUE,
+                timeout_seconds=float(seconds) if seconds else None,
+            ),
         )
         try:
             return await stream(request, form, subscription, self._registry.clock)

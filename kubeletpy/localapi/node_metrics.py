@@ -15,6 +15,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.localapi import errors
 from kubeletpy.localapi.auth import Request
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.requests import CONTROLLER, Caller
 from kubeletpy.localapi.resources import ResourceInfo
 from kubeletpy.localapi.usage_samples import (
@@ -72,7 +73,10 @@ class NodeMetrics:
                 raise errors.not_found(info.plural, route.name, info.group)
             return items[0]
         listed = self._registry.list(
-            CONTROLLER, info.plural, route.namespace, label_selector=labels, field_selector=fields
+            CONTROLLER,
+            info.plural,
+            route.namespace,
+            options=ListOptions(label_selector=labels, field_selector=fields),
         )
         return {
             "kind": f"{info.kind}List",

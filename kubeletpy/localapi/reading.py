@@ -43,6 +43,9 @@ class ListOptions:
     timeout_seconds: float | None = None
 
 
+EVERYTHING = ListOptions()
+
+
 def read_revision(text: str) -> int:
     """A resourceVersion as a number; "" is 0.
 

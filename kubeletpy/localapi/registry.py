@@ -19,7 +19,7 @@ from kubeletpy.localapi.auth import Request
 from kubeletpy.localapi.cluster import Cluster
 from kubeletpy.localapi.event_retention import EventRetention
 from kubeletpy.localapi.namespaces import NamespaceController
-from kubeletpy.localapi.reading import ListOptions
+from kubeletpy.localapi.reading import EVERYTHING, ListOptions
 from kubeletpy.localapi.removal import Remover
 from kubeletpy.localapi.requests import Caller, DeleteOptions, Target, WriteOptions
 from kubeletpy.localapi.resources import ResourceInfo
@@ -81,33 +81,19 @@ class Registry(Cluster):
         subresource: str = "",
     ) -> JSON:
         """Read one object. Raises ApiError (404, 403)."""
-        info = self._verb(resource, "get", subresource)
-        request = Request("get", info.key, subresource, namespace or "", name)
-        self.check(caller, info, request)
-        return reading.view(info, self.stored(info, namespace or "", name))
+        target = self._target(
+            caller, "get", resource, namespace, name=name, subresource=subresource
+        )
+        return reading.view(target.info, self.stored(target.info, target.namespace, name))
 
     def list(
         self,
         caller: Caller,
         resource: str,
         namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_: str = "",
-        resource_version: str = "",
-        resource_version_match: str = "",
+        options: ListOptions = EVERYTHING,
     ) -> JSON:
         """Read many objects; namespace None is all. Raises ApiError (400, 403, 410)."""
-        options = ListOptions(
-            label_selector,
-            field_selector,
-            limit,
-            continue_,
-            resource_version,
-            resource_version_match,
-        )
         info, selection = self._select(caller, "list", resource, namespace, options)
         return reading.list_objects(self.store, info, selection, options)
 
@@ -116,14 +102,7 @@ class Registry(Cluster):
         caller: Caller,
         resource: str,
         namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        resource_version: str = "",
-        resource_version_match: str = "",
-        allow_bookmarks: bool = False,
-        send_initial_events: bool | None = None,
-        timeout_seconds: float | None = None,
+        options: ListOptions = EVERYTHING,
     ) -> Subscription:
         """Follow changes: take events with ``await subscription.next()``, then close it.
 
@@ -132,15 +111,6 @@ class Registry(Cluster):
         Raises:
             ApiError: 400, 403.
         """
-        options = ListOptions(
-            label_selector=label_selector,
-            field_selector=field_selector,
-            resource_version=resource_version,
-            match=resource_version_match,
-            bookmarks=allow_bookmarks,
-            send_initial_events=send_initial_events,
-            timeout_seconds=timeout_seconds,
-        )
         info, selection = self._select(caller, "watch", resource, namespace, options)
         return reading.start_watch(self.store, self.watchers, info, selection, options)
 
@@ -182,15 +152,14 @@ class Registry(Cluster):
         Raises:
             ApiError: 400, 403, 404, 409, 422.
         """
-        info = self._verb(resource, "create", subresource)
-        options = options or WriteOptions()
         body = obj if isinstance(obj, dict) else {}
-        request = Request("create", info.key, subresource, namespace or "", name, body=body)
-        self.check(caller, info, request)
-        if subresource or "get" not in info.verbs:
-            target = Target(caller, info, namespace or "", name, subresource)
+        target = self._target(
+            caller, "create", resource, namespace, name=name, subresource=subresource, body=body
+        )
+        options = options or WriteOptions()
+        if subresource or "get" not in target.info.verbs:
             return self._subresources.create(target, obj, options)
-        return self._writer.create(caller, info, obj, namespace or "", options)
+        return self._writer.create(caller, target.info, obj, target.namespace, options)
 
     def update(
         self,
@@ -208,12 +177,12 @@ class Registry(Cluster):
         Raises:
             ApiError: 400, 403, 404, 409, 422.
         """
-        info = self._verb(resource, "update", subresource)
         if not name:
             given = (obj.get("metadata") or {}) if isinstance(obj, dict) else {}
             name = str(given.get("name") or "")
-        self.check(caller, info, Request("update", info.key, subresource, namespace or "", name))
-        target = Target(caller, info, namespace or "", name, subresource)
+        target = self._target(
+            caller, "update", resource, namespace, name=name, subresource=subresource
+        )
         return self._writer.update(target, obj, options or WriteOptions())
 
     def patch(
@@ -233,9 +202,9 @@ class Registry(Cluster):
         Raises:
             ApiError: 400, 403, 404, 409, 415, 422.
         """
-        info = self._verb(resource, "patch", subresource)
-        self.check(caller, info, Request("patch", info.key, subresource, namespace or "", name))
-        target = Target(caller, info, namespace or "", name, subresource)
+        target = self._target(
+            caller, "patch", resource, namespace, name=name, subresource=subresource
+        )
         return self._writer.patch(target, patch, patch_type, options or WriteOptions())
 
     def delete(
@@ -251,22 +220,18 @@ class Registry(Cluster):
         Raises:
             ApiError: 403, 404, 409.
         """
-        info = self._verb(resource, "delete", "")
-        self.check(caller, info, Request("delete", info.key, "", namespace or "", name))
-        return self._remover.delete(info, name, namespace or "", options or DeleteOptions())
+        target = self._target(caller, "delete", resource, namespace, name=name)
+        return self._remover.delete(target.info, name, target.namespace, options or DeleteOptions())
 
     def delete_collection(
         self,
         caller: Caller,
         resource: str,
         namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
+        chosen: ListOptions = EVERYTHING,
         options: DeleteOptions | None = None,
     ) -> JSON:
         """Delete all that is selected; returns the list of it. Raises ApiError (400, 403)."""
-        chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
         self._verb(resource, "deletecollection", "")
         info, selection = self._select(caller, "deletecollection", resource, namespace, chosen)
         found = reading.list_objects(self.store, info, selection, chosen)
@@ -277,6 +242,24 @@ class Registry(Cluster):
                     info, about["name"], about.get("namespace", ""), options or DeleteOptions()
                 )
         return found
+
+    def _target(
+        self,
+        caller: Caller,
+        verb: str,
+        resource: str,
+        namespace: str | None,
+        *,
+        name: str,
+        subresource: str = "",
+        body: JSON | None = None,
+    ) -> Target:
+        """The object that is meant, once it is known that the caller may do that to it."""
+        info = self._verb(resource, verb, subresource)
+        where = namespace or ""
+        request = Request(verb, info.key, subresource, where, name, body=body or {})
+        self.check(caller, info, request)
+        return Target(caller, info, where, name, subresource)
 
     def _verb(self, resource: str, verb: str, subresource: str) -> ResourceInfo:
         info = self.resource(resource)

@@ -18,6 +18,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
 from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
 from kubeletpy.localapi import errors as refusals
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import DeleteOptions, WriteOptions, node_caller
 from kubeletpy.localapi.watch import Subscription
@@ -168,11 +169,13 @@ class SimKubeApi(KubeApi):
                 return self._registry.list(
                     *about,
                     namespace,
-                    field_selector=call.field_selector,
-                    label_selector=call.label_selector,
-                    limit=call.limit,
-                    continue_=call.continue_,
-                    resource_version=call.resource_version,
+                    options=ListOptions(
+                        field_selector=call.field_selector,
+                        label_selector=call.label_selector,
+                        limit=call.limit,
+                        continue_=call.continue_,
+                        resource_version=call.resource_version,
+                    ),
                 )
             case "create":
                 return self._registry.create(
@@ -216,11 +219,13 @@ class SimKubeApi(KubeApi):
                 self._caller,
                 _key(call.resource),
                 call.namespace,
-                field_selector=call.field_selector,
-                label_selector=call.label_selector,
-                resource_version=call.resource_version,
-                allow_bookmarks=call.allow_bookmarks,
-                timeout_seconds=call.timeout_seconds,
+                options=ListOptions(
+                    field_selector=call.field_selector,
+                    label_selector=call.label_selector,
+                    resource_version=call.resource_version,
+                    bookmarks=call.allow_bookmarks,
+                    timeout_seconds=call.timeout_seconds,
+                ),
             )
 
         subscription = await self._call(what, start)

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, Caller, DeleteOptions, node_caller
 from tests.unit.localapi.helpers import NODE, bound_pod, make_registry, node, pod, refusal
 
 MINE, OTHERS = "mine", "theirs"
+
+
+def chosen(fields: str) -> dict[str, Any]:
+    return {"options": ListOptions(field_selector=fields)}
 
 
 def _world() -> Registry:
@@ -88,11 +93,11 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         # nodes
         (True, "get", ("nodes", "n1"), {}),
         (False, "get", ("nodes", "n2"), {}),
-        (True, "list", ("nodes",), {"field_selector": "metadata.name=n1"}),
-        (True, "watch", ("nodes",), {"field_selector": "metadata.name=n1"}),
+        (True, "list", ("nodes",), chosen("metadata.name=n1")),
+        (True, "watch", ("nodes",), chosen("metadata.name=n1")),
         (False, "list", ("nodes",), {}),
-        (False, "list", ("nodes",), {"field_selector": "metadata.name=n2"}),
-        (False, "list", ("nodes",), {"field_selector": "metadata.name!=n1"}),
+        (False, "list", ("nodes",), chosen("metadata.name=n2")),
+        (False, "list", ("nodes",), chosen("metadata.name!=n1")),
         (False, "delete", ("nodes", "n1"), {}),
         (False, "delete_collection", ("nodes",), {}),
         (True, "patch", ("nodes", "n1", _LABELS), {}),
@@ -100,12 +105,12 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (True, "patch", ("nodes", "n1", {"status": {"phase": "x"}}), {"subresource": "status"}),
         (False, "patch", ("nodes", "n2", {"status": {}}), {"subresource": "status"}),
         # pods
-        (True, "list", ("pods",), {"field_selector": "spec.nodeName=n1"}),
-        (True, "watch", ("pods",), {"field_selector": "spec.nodeName=n1"}),
+        (True, "list", ("pods",), chosen("spec.nodeName=n1")),
+        (True, "watch", ("pods",), chosen("spec.nodeName=n1")),
         (False, "list", ("pods",), {}),
         (False, "watch", ("pods", "default"), {}),
-        (False, "list", ("pods",), {"field_selector": "spec.nodeName=n2"}),
-        (False, "list", ("pods",), {"field_selector": "spec.nodeName!=n1"}),
+        (False, "list", ("pods",), chosen("spec.nodeName=n2")),
+        (False, "list", ("pods",), chosen("spec.nodeName!=n1")),
         (True, "get", ("pods", MINE, "default"), {}),
         (False, "get", ("pods", OTHERS, "default"), {}),
         (False, "get", ("pods", "gone", "default"), {}),
@@ -133,9 +138,9 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (False, "get", ("secrets", "s-free", "default"), {}),
         (False, "get", ("secrets", "s-env", "kube-system"), {}),
         (False, "get", ("configmaps", "c-theirs", "default"), {}),
-        (True, "watch", ("secrets", "default"), {"field_selector": "metadata.name=s-env"}),
-        (True, "list", ("configmaps", "default"), {"field_selector": "metadata.name=c-env"}),
-        (False, "list", ("secrets", "default"), {"field_selector": "metadata.name=s-free"}),
+        (True, "watch", ("secrets", "default"), chosen("metadata.name=s-env")),
+        (True, "list", ("configmaps", "default"), chosen("metadata.name=c-env")),
+        (False, "list", ("secrets", "default"), chosen("metadata.name=s-free")),
         (False, "list", ("secrets", "default"), {}),
         (False, "watch", ("configmaps",), {}),
         (False, "create", ("secrets", {"metadata": {"name": "x"}}, "default"), {}),

@@ -26,6 +26,7 @@ from kubeletpy.localapi import (
 )
 from kubeletpy.localapi.csr_controller import REQUESTS, CertificateController
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, Caller, node_caller
 from kubeletpy.localapi.store import Store
@@ -191,7 +192,9 @@ async def controller(
 
 async def decided(registry: Registry, name: str) -> JSON:
     """The request once it has a certificate or has failed."""
-    watch = registry.watch(ADMIN, REQUESTS, field_selector=f"metadata.name={name}")
+    watch = registry.watch(
+        ADMIN, REQUESTS, options=ListOptions(field_selector=f"metadata.name={name}")
+    )
     async with asyncio.timeout(20):
         while True:
             event = await watch.next()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.requests import ADMIN, DeleteOptions, WriteOptions
 from tests.unit.localapi.helpers import (
     NODE,
@@ -248,20 +249,25 @@ def test_lists_page_and_keep_their_version() -> None:
     registry = make_registry()
     for name in "dacb":
         registry.create(ADMIN, "configmaps", _named(name), "kube-public")
-    first = registry.list(ADMIN, "configmaps", "kube-public", limit=2)
+    first = registry.list(ADMIN, "configmaps", "kube-public", options=ListOptions(limit=2))
     assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
     assert first["metadata"]["remainingItemCount"] == 3
     assert "kind" not in first["items"][0]
     registry.create(ADMIN, "configmaps", _named("e"), "kube-public")
     token = first["metadata"]["continue"]
-    second = registry.list(ADMIN, "configmaps", "kube-public", limit=9, continue_=token)
+    second = registry.list(
+        ADMIN, "configmaps", "kube-public", options=ListOptions(limit=9, continue_=token)
+    )
     assert [i["metadata"]["name"] for i in second["items"]] == ["c", "d", "e", "kube-root-ca.crt"]
     version = first["metadata"]["resourceVersion"]
     assert second["metadata"] == {"resourceVersion": version}
-    for bad, code in (("!!", 400), ("e30", 400)):
-        assert refusal(registry.list, ADMIN, "configmaps", continue_=bad).code == code
-    assert refusal(registry.list, ADMIN, "configmaps", resource_version="99999").code == 410
-    assert refusal(registry.list, ADMIN, "configmaps", resource_version="x").code == 400
+    for bad, code in (
+        (ListOptions(continue_="!!"), 400),
+        (ListOptions(continue_="e30"), 400),
+        (ListOptions(resource_version="99999"), 410),
+        (ListOptions(resource_version="x"), 400),
+    ):
+        assert refusal(registry.list, ADMIN, "configmaps", options=bad).code == code
 
 
 @pytest.mark.parametrize(
@@ -271,8 +277,11 @@ def test_lists_page_and_keep_their_version() -> None:
         (lambda r: r.get(ADMIN, "gadgets", "a"), 404),
         (lambda r: r.get(ADMIN, "pods", "a", "default", subresource="nope"), 404),
         (lambda r: r.list(ADMIN, "tokenreviews.authentication.k8s.io"), 405),
-        (lambda r: r.list(ADMIN, "pods", field_selector="spec.color=red"), 400),
-        (lambda r: r.list(ADMIN, "pods", label_selector="a in"), 400),
+        (
+            lambda r: r.list(ADMIN, "pods", options=ListOptions(field_selector="spec.color=red")),
+            400,
+        ),
+        (lambda r: r.list(ADMIN, "pods", options=ListOptions(label_selector="a in")), 400),
         (lambda r: r.delete(ADMIN, "namespaces", "default"), 403),
     ],
 )
@@ -369,7 +378,9 @@ def test_delete_collection_takes_what_is_selected() -> None:
     for name in ("a", "b"):
         labelled = {"metadata": {"name": name, "labels": {"n": name}}}
         registry.create(ADMIN, "secrets", labelled, "default")
-    gone = registry.delete_collection(ADMIN, "secrets", "default", label_selector="n=a")
+    gone = registry.delete_collection(
+        ADMIN, "secrets", "default", chosen=ListOptions(label_selector="n=a")
+    )
     assert [item["metadata"]["name"] for item in gone["items"]] == ["a"]
     left = registry.list(ADMIN, "secrets", "default")["items"]
     assert [item["metadata"]["name"] for item in left] == ["b"]
@@ -551,5 +562,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     again = make_registry(str(tmp_path / "db"))
     assert again.get(ADMIN, "pods", "a", "default") == made
     assert again.store.revision == revision, "a second start has nothing to write"
-    event = again.watch(ADMIN, "pods", resource_version=str(revision - 1)).take()[0]
+    event = again.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=str(revision - 1))
+    ).take()[0]
     assert event.object["code"] == 410

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.localapi import watch
+from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.requests import ADMIN, DeleteOptions
 from kubeletpy.localapi.watch import Subscription
 from tests.unit.localapi.helpers import bound_pod, make_registry, pod, refusal
@@ -38,7 +39,7 @@ def test_from_a_list_on_nothing_is_missed_or_repeated() -> None:
     registry.create(ADMIN, "pods", pod("a"), "default")
     version = registry.list(ADMIN, "pods")["metadata"]["resourceVersion"]
     registry.create(ADMIN, "pods", pod("b"), "default")
-    subscription = registry.watch(ADMIN, "pods", resource_version=version)
+    subscription = registry.watch(ADMIN, "pods", options=ListOptions(resource_version=version))
     registry.create(ADMIN, "pods", pod("c"), "default")
     assert _seen(subscription) == [("ADDED", "b"), ("ADDED", "c")]
 
@@ -53,23 +54,26 @@ def test_from_a_list_on_nothing_is_missed_or_repeated() -> None:
 )
 @pytest.mark.parametrize("replayed", [False, True])
 def test_selector_transitions(
-    selector: dict[str, str], expected: list[tuple[str, str]], replayed: bool
+    selector: dict[str, Any], expected: list[tuple[str, str]], replayed: bool
 ) -> None:
     registry = make_registry()
     start = str(registry.store.revision)
-    live = registry.watch(ADMIN, "pods", resource_version=start, **selector)  # type: ignore[arg-type]
+    options = ListOptions(resource_version=start, **selector)
+    live = registry.watch(ADMIN, "pods", options=options)
     registry.create(ADMIN, "pods", pod("a"), "default")
     for labels in ({"x": "1"}, {"x": "1", "y": "2"}, {"x": "3"}):
         registry.patch(ADMIN, "pods", "a", {"metadata": {"labels": labels}}, "default")
     if replayed:
-        live = registry.watch(ADMIN, "pods", resource_version=start, **selector)  # type: ignore[arg-type]
+        live = registry.watch(ADMIN, "pods", options=options)
     assert _seen(live) == expected
 
 
 def test_the_end_of_what_was_never_asked_for_is_no_news() -> None:
     registry = make_registry()
     registry.create(ADMIN, "pods", pod("a"), "default")
-    subscription = registry.watch(ADMIN, "pods", "default", label_selector="x=1")
+    subscription = registry.watch(
+        ADMIN, "pods", "default", options=ListOptions(label_selector="x=1")
+    )
     elsewhere = registry.watch(ADMIN, "pods", "kube-system")
     registry.delete(ADMIN, "pods", "a", "default")
     assert _seen(subscription) == _seen(elsewhere) == []
@@ -77,7 +81,7 @@ def test_the_end_of_what_was_never_asked_for_is_no_news() -> None:
 
 def test_an_expired_version_is_an_error_event_with_410() -> None:
     registry = make_registry()
-    subscription = registry.watch(ADMIN, "pods", resource_version="999999")
+    subscription = registry.watch(ADMIN, "pods", options=ListOptions(resource_version="999999"))
     (event,) = subscription.take()
     assert (event.type, event.object["code"], event.object["reason"]) == ("ERROR", 410, "Expired")
     assert len(registry.watchers) == 0
@@ -89,9 +93,7 @@ def test_initial_events_end_with_an_annotated_bookmark() -> None:
     subscription = registry.watch(
         ADMIN,
         "pods",
-        send_initial_events=True,
-        resource_version_match="NotOlderThan",
-        allow_bookmarks=True,
+        options=ListOptions(send_initial_events=True, match="NotOlderThan", bookmarks=True),
     )
     added, bookmark = subscription.take()
     assert added.type == "ADDED"
@@ -100,7 +102,10 @@ def test_initial_events_end_with_an_annotated_bookmark() -> None:
         "resourceVersion": str(registry.store.revision),
         "annotations": {"k8s.io/initial-events-end": "true"},
     }
-    assert refusal(registry.watch, ADMIN, "pods", send_initial_events=True).code == 400
+    assert (
+        refusal(registry.watch, ADMIN, "pods", options=ListOptions(send_initial_events=True)).code
+        == 400
+    )
 
 
 @on_virtual_time
@@ -108,7 +113,9 @@ async def test_bookmarks_while_nothing_happens_and_the_timeout() -> None:
     registry = make_registry()
     start = str(registry.store.revision)
     subscription = registry.watch(
-        ADMIN, "pods", resource_version=start, allow_bookmarks=True, timeout_seconds=150
+        ADMIN,
+        "pods",
+        options=ListOptions(resource_version=start, bookmarks=True, timeout_seconds=150),
     )
     registry.create(ADMIN, "configmaps", {"metadata": {"name": "c"}}, "default")
     events = []
@@ -122,7 +129,9 @@ async def test_bookmarks_while_nothing_happens_and_the_timeout() -> None:
 @on_virtual_time
 async def test_a_change_wakes_the_watcher_at_once_and_close_ends_it() -> None:
     registry = make_registry()
-    subscription = registry.watch(ADMIN, "pods", resource_version=str(registry.store.revision))
+    subscription = registry.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=str(registry.store.revision))
+    )
     waiting = asyncio.create_task(subscription.next())
     await asyncio.sleep(5)
     registry.create(ADMIN, "pods", pod("a"), "default")
@@ -139,7 +148,9 @@ async def test_a_change_wakes_the_watcher_at_once_and_close_ends_it() -> None:
 async def test_too_slow_a_watcher_is_ended_and_can_resume(monkeypatch: Any) -> None:
     monkeypatch.setattr(watch, "QUEUE_LIMIT", 3)
     registry = make_registry()
-    subscription = registry.watch(ADMIN, "pods", resource_version=str(registry.store.revision))
+    subscription = registry.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=str(registry.store.revision))
+    )
     for index in range(6):
         registry.create(ADMIN, "pods", pod(f"p{index}"), "default")
     got = []
@@ -147,7 +158,9 @@ async def test_too_slow_a_watcher_is_ended_and_can_resume(monkeypatch: Any) -> N
         got.append(event.object["metadata"])
     subscription.close()
     assert [meta["name"] for meta in got] == ["p0", "p1", "p2"]
-    again = registry.watch(ADMIN, "pods", resource_version=got[-1]["resourceVersion"])
+    again = registry.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=got[-1]["resourceVersion"])
+    )
     assert [name for _, name in _seen(again)] == ["p3", "p4", "p5"]
 
 
