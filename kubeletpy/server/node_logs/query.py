@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.server.node_logs import patterns
 
 MAX_SERVICES = 4
 MAX_SERVICE_LENGTH = 256
@@ -148,8 +149,8 @@ def _check_lines(lines: Range) -> None:
     if len(lines.pattern) > MAX_PATTERN or "\0" in lines.pattern:
         raise InvalidQuery(f"pattern: must have at most {MAX_PATTERN} characters and no NUL")
     try:
-        re.compile(lines.pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+        patterns.check(lines.pattern)
+    except patterns.BadPattern as error:
         raise InvalidQuery(f"pattern: {error}") from None
 
 

@@ -1,0 +1,106 @@
+r"""Whether a client's pattern is a regular expression, told without compiling it. Pure.
+
+To compile a stranger's expression can take a second of the event loop's time, which nobody could
+end; journalctl, which is given it, is a process of its own with a deadline. One pass over the text
+finds what the kubelet refuses (RE2 knows no look-around and no references back); what is an
+expression to one program and not to the other is left to journalctl to say.
+"""
+
+from __future__ import annotations
+
+import re
+
+_COUNT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
+_GROUP = re.compile(r"\?(?:P?<[A-Za-z_][A-Za-z0-9_]*>|[imsU]*-?[imsU]*[:)])")
+_MOST_REPEATS = 1000
+
+
+class BadPattern(ValueError):
+    """It is no regular expression; the message says why."""
+
+
+def check(pattern: str) -> None:
+    """Look at an expression once, from left to right. Raises BadPattern."""
+    at = depth = 0
+    repeatable = False
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "(":
+            flags = 0
+            if pattern.startswith("?", at + 1):
+                flags = _group(pattern, at + 1)
+            if flags and pattern[at + flags] == ")":
+                at += flags + 1
+                continue
+            depth, repeatable = depth + 1, False
+            at += flags
+        elif char == ")":
+            depth, repeatable = depth - 1, True
+            if depth < 0:
+                raise BadPattern(f"unexpected ): `{pattern}`")
+        elif char == "|":
+            repeatable = False
+        elif char == "[":
+            at, repeatable = _class_end(pattern, at), True
+        elif char == "\\":
+            at, repeatable = _escape_end(pattern, at), True
+        elif char in "*+?" or _COUNT.match(pattern, at):
+            end = _repeat_end(pattern, at, repeatable)
+            again = end < len(pattern) and (pattern[end] in "*+?" or _COUNT.match(pattern, end))
+            if again:
+                raise BadPattern(f"invalid nested repetition operator: `{pattern[at : end + 1]}`")
+            at = end - 1
+        else:
+            repeatable = True
+        at += 1
+    if depth:
+        raise BadPattern(f"missing closing ): `{pattern}`")
+
+
+def _group(pattern: str, at: int) -> int:
+    """How long the part after a parenthesis is that says what kind of group it is."""
+    found = _GROUP.match(pattern, at)
+    if found is None:
+        raise BadPattern(f"invalid or unsupported Perl syntax: `({pattern[at : at + 2]}`")
+    return found.end() - at
+
+
+def _class_end(pattern: str, at: int) -> int:
+    """Where the bracket that ends a class is."""
+    here = at + 1 + pattern.startswith("^", at + 1)
+    first = here
+    while here < len(pattern):
+        if pattern[here] == "]" and here > first:
+            return here
+        if pattern.startswith("[:", here) and (end := pattern.find(":]", here + 2)) >= 0:
+            here = end + 1
+        elif pattern[here] == "\\":
+            here += 1
+        here += 1
+    raise BadPattern(f"missing closing ]: `{pattern[at:]}`")
+
+
+def _escape_end(pattern: str, at: int) -> int:
+    """The last character of what a backslash begins."""
+    if at + 1 == len(pattern):
+        raise BadPattern("trailing backslash at end of expression")
+    after = pattern[at + 1]
+    if after in "123456789":
+        raise BadPattern(f"invalid escape sequence: `\\{after}`")
+    if after == "Q":
+        end = pattern.find("\\E", at + 2)
+        return end + 1 if end >= 0 else len(pattern) - 1
+    return at + 1
+
+
+def _repeat_end(pattern: str, at: int, repeatable: bool) -> int:
+    """What follows an operator of repetition, and the question mark that makes it lazy."""
+    count = _COUNT.match(pattern, at)
+    end = count.end() if count else at + 1
+    if not repeatable:
+        raise BadPattern(f"missing argument to repetition operator: `{pattern[at:end]}`")
+    if count:
+        least, most = int(count[1]), int(count[3] or count[1])
+        if most > _MOST_REPEATS or least > most:
+            raise BadPattern(f"invalid repeat count: `{count[0]}`")
+    return end + pattern.startswith("?", end)
