@@ -112,18 +112,55 @@ class CertificateStore:
         dated = time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(now))
         file = (self._directory / f"{self._prefix}-{dated}.pem").absolute()
         made.replace(file)
-        updated = self._directory / f"{self._prefix}-updated.pem"
-        updated.unlink(missing_ok=True)
-        updated.symlink_to(file)
-        updated.replace(link)
-        _sync_directory(self._directory)
+        self._turn_link(file)
         self._forget_old(file)
         return load_pair(KeyPair(link, link))
 
-    def _forget_old(self, current: Path) -> None:
+    def mend(self, now: float) -> Path | None:
+        """Where the link leads to nothing that can be used, turn it to the newest pair that can.
+
+        For a start, before anybody reads the link: a disk that was full or lost power may have left
+        less than a pair. A link that is not there is left so (somebody wants another certificate),
+        unless a turn of it by the kubelet was cut short; a plain file is somebody's own.
+
+        Args:
+            now: Unix seconds; an older pair must still be valid.
+
+        Returns:
+            The dated file that is in use again; None when there was nothing to do or to be had.
+
+        Raises:
+            OSError: the directory can't be read or written.
+        """
+        link, updated = self.current_path, self._updated_path
+        if updated.is_symlink() and not link.is_symlink() and not link.exists():
+            updated.replace(link)
+        if not link.is_symlink() or _usable(link) is not None:
+            return None
+        for file in reversed(self._dated()):
+            certificate = _usable(file)
+            if certificate is not None and certificate.not_before <= now < certificate.not_after:
+                self._turn_link(file.absolute())
+                return file
+        return None
+
+    @property
+    def _updated_path(self) -> Path:
+        return self._directory / f"{self._prefix}-updated.pem"
+
+    def _turn_link(self, file: Path) -> None:
+        self._updated_path.unlink(missing_ok=True)
+        self._updated_path.symlink_to(file)
+        self._updated_path.replace(self.current_path)
+        _sync_directory(self._directory)
+
+    def _dated(self) -> list[Path]:
+        """Oldest first."""
         pattern = re.compile(re.escape(self._prefix) + _DATED)
-        dated = sorted(each for each in self._directory.iterdir() if pattern.fullmatch(each.name))
-        for old in dated[:-KEPT]:
+        return sorted(each for each in self._directory.iterdir() if pattern.fullmatch(each.name))
+
+    def _forget_old(self, current: Path) -> None:
+        for old in self._dated()[:-KEPT]:
             if old.absolute() != current:
                 with contextlib.suppress(OSError):
                     old.unlink()
@@ -163,6 +200,14 @@ def load_pair(files: KeyPair) -> StoredPair:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise CertificateError(f"{files.certificate}, {files.key}: {error}") from error
     return StoredPair(files, certificate, stamp_of(files))
+
+
+def _usable(file: Path) -> Certificate | None:
+    """The certificate of a file that has its key too; None when it is less than that."""
+    try:
+        return load_pair(KeyPair(file, file)).certificate
+    except CertificateError:
+        return None
 
 
 def stamp_of(files: KeyPair) -> tuple[tuple[int, int], ...]:

@@ -17,6 +17,7 @@ from typing import Any
 from kubeletpy.certificates import kubeconfig, request
 from kubeletpy.certificates.following import FileFollower
 from kubeletpy.certificates.manager import CertificateManager, Purpose
+from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import KubeletSettings, NodeFlags
@@ -33,6 +34,9 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.serving import certificate_dir
 
 log = logging.getLogger(__name__)
+
+CLIENT = "kubelet-client"
+"""What the files of the client certificate are called."""
 
 Work = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 """A task's name and what makes it."""
@@ -88,6 +92,7 @@ class _Joining:
 
     async def identity(self) -> Identity:
         why = ""
+        await mend_link(CertificateStore(self._directory, CLIENT), self._clock.now())
         if self._bootstrap is not None:
             why = await asyncio.to_thread(
                 kubeconfig.why_not_valid, self._kubeconfig, self._clock.now()
@@ -112,7 +117,7 @@ class _Joining:
         if not self._unwritten:
             context = await asyncio.to_thread(kubeconfig.read, self._kubeconfig)
             files = context.certificate_files()
-        self._store = CertificateStore(self._directory, "kubelet-client", files)
+        self._store = CertificateStore(self._directory, CLIENT, files)
         certificates = self._metrics.certificates
         self._manager = CertificateManager(
             Purpose(

@@ -10,6 +10,7 @@ from pathlib import Path
 from kubeletpy.agent import Agent
 from kubeletpy.certificates import request
 from kubeletpy.certificates.manager import CertificateManager, Purpose
+from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.host.openssl import KeyPair
@@ -67,6 +68,7 @@ async def serving_certificate(
         rng=agent.parts.rng,
     )
     metrics.server_ttl.set_function(lambda: manager.ttl)
+    await mend_link(store, agent.parts.clock.now())
     await manager.load()
     if client is not None and agent.node is not None:
         agent.node.on_answer = manager.poke

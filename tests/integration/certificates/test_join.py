@@ -48,6 +48,27 @@ def test_a_restart_uses_the_certificate_that_is_there(joining: JoiningNode) -> N
     joining.kubectl("delete", "pod", "works", "--grace-period=1", namespace="again")
 
 
+def test_a_broken_certificate_gives_way_to_the_one_before_it(joining: JoiningNode) -> None:
+    joining.prepare()
+    joining.start_agent()
+    joining.wait_ready()
+    (joining.kubernetes / "bootstrap-kubelet.conf").unlink()
+    joining.kill()
+    earlier = joining.client_pem.resolve()
+    broken = joining.pki / "kubelet-client-2099-01-01-00-00-00.pem"
+    broken.write_bytes(earlier.read_bytes()[:-100])
+    link = joining.pki / "link"
+    link.symlink_to(broken)
+    link.replace(joining.client_pem)
+    joining.start_agent()
+    joining.api.create("namespaces", "", {"metadata": {"name": "mended"}})
+    joining.apply(pod("works", container(), nodeName=joining.name), namespace="mended")
+    joining.wait_running("mended", "works")
+    assert joining.client_pem.resolve() == earlier
+    assert len(joining.requests()) == 1
+    joining.kubectl("delete", "pod", "works", "--grace-period=1", namespace="mended")
+
+
 def test_killed_between_request_and_approval(joining: JoiningNode) -> None:
     joining.token_groups = ""
     joining.prepare()

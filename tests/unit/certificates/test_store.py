@@ -99,6 +99,59 @@ def test_the_order_of_places(tmp_path: Path, signer: Signer) -> None:
     assert store.load() == found
 
 
+def three(store: CertificateStore, signer: Signer) -> list[Path]:
+    """Dated files, oldest first; each is valid for a day."""
+    for n in range(3):
+        store.update(*made(signer, 86400), NOW + n)
+    return sorted(each for each in store.directory.iterdir() if not each.is_symlink())
+
+
+@pytest.mark.parametrize("broken", [b"", b"-----BEGIN CERTIFICATE-----\nMII", None])
+def test_a_broken_pair_gives_way_to_the_one_before_it(
+    store: CertificateStore, signer: Signer, broken: bytes | None
+) -> None:
+    oldest, older, newest = three(store, signer)
+    assert store.mend(NOW + 9) is None
+    assert store.current_path.resolve() == newest
+    if broken is None:
+        newest.unlink()
+    else:
+        newest.write_bytes(broken)
+    assert store.mend(NOW + 9) == older
+    assert store.current_path.readlink() == older
+    found = store.load()
+    assert found is not None
+    assert found.files == KeyPair(store.current_path, store.current_path)
+    older.write_bytes(oldest.read_bytes()[:-100])  # power was lost, twice
+    assert store.mend(NOW + 9) == oldest
+    oldest.write_bytes(b"")
+    assert store.mend(NOW + 9) is None
+
+
+def test_a_pair_that_has_ended_does_not_come_back(store: CertificateStore, signer: Signer) -> None:
+    newest = three(store, signer)[-1]
+    newest.write_bytes(b"")
+    assert store.mend(NOW + 86400) is None
+    assert store.current_path.readlink() == newest
+
+
+def test_what_somebody_took_away_or_put_there_stays_so(
+    store: CertificateStore, signer: Signer
+) -> None:
+    assert store.mend(NOW) is None, "no directory yet"
+    newest = three(store, signer)[-1]
+    store.current_path.unlink()
+    assert store.mend(NOW + 9) is None
+    assert not store.current_path.exists(), "somebody wants another certificate"
+    store.current_path.write_text("mine")
+    assert store.mend(NOW + 9) is None
+    assert store.current_path.read_text() == "mine"
+    store.current_path.unlink()
+    (store.directory / "kubelet-client-updated.pem").symlink_to(newest)
+    assert store.mend(NOW + 9) is None
+    assert store.current_path.readlink() == newest, "the kubelet was killed as it turned the link"
+
+
 class Killed(BaseException):
     """kill -9, as far as a test in one process can."""
 

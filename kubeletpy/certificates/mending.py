@@ -1,0 +1,30 @@
+"""At a start: a stored certificate that is broken gives way to the one before it.
+
+Must come before anybody reads the certificate: a kubeconfig may name the link itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kubeletpy.certificates.store import CertificateStore
+
+log = logging.getLogger(__name__)
+
+
+async def mend_link(store: CertificateStore, now: float) -> None:
+    """Say so when a pair is in use again, and go on where nothing helps. ``now``: Unix seconds."""
+    try:
+        file = await asyncio.to_thread(store.mend, now)
+    except OSError as error:
+        log.warning(
+            "stored certificates can't be looked at",
+            extra={"directory": str(store.directory), "why": str(error)},
+        )
+        return
+    if file is not None:
+        log.warning(
+            "the stored certificate is broken; the one before it is in use again",
+            extra={"link": str(store.current_path), "file": str(file)},
+        )
