@@ -62,7 +62,7 @@ class LocalStorageKeeper:
         """Args:
         pod: the newest object by uid; None when it is gone.
         is_over: whether everything of a pod (by uid) has stopped.
-        kill: ends a pod and waits for it; raises TimeoutError.
+        kill: ends a pod and waits for it; raises TimeoutError when that takes long.
         evicted: counts by signal.
         """
         self._meter = meter
@@ -100,7 +100,10 @@ class LocalStorageKeeper:
             while True:
                 await self._any.wait()
                 await asyncio.sleep(PERIOD_S)
-                await self._look()
+                try:
+                    await self._look()
+                except Exception:  # the boundary of a look: the next one comes all the same
+                    log.exception("local storage could not be looked at")
         finally:
             for task in self._ending.values():
                 task.cancel()
@@ -131,12 +134,15 @@ class LocalStorageKeeper:
             if pod is None or self._is_over(uid):
                 return
             log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
-            self._recorder.event(pod_reference(pod), WARNING, REASON, verdict.message)
-            self._evicted(verdict.signal)
             try:
+                self._recorder.event(pod_reference(pod), WARNING, REASON, verdict.message)
+                self._evicted(verdict.signal)
                 await self._kill(pod, _options(verdict))
             except TimeoutError:
                 log.warning("evicted pod takes longer than its grace", extra={"pod": pod.key})
+            except Exception:  # the boundary of one pod's end: the others', and its next, go on
+                log.exception("pod could not be evicted; it is tried again", extra={"pod": pod.key})
+                self._ending.pop(uid, None)
 
 
 def _options(verdict: Verdict) -> KillOptions:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from kubeletpy.api import types as api
 from kubeletpy.eviction.keeper import AT_ONCE, PERIOD_S, LocalStorageKeeper
 from kubeletpy.pods.pod import Pod
@@ -37,6 +39,9 @@ class Node:
         self.events: list[tuple[str, str, str]] = []
         self.evicted: Counter[str] = Counter()
         self.closed = False
+        self.failing: dict[str, int] = {}
+        """How many times ending a pod fails, by name."""
+        self.blind_looks = 0
         self.keeper = LocalStorageKeeper(
             self,
             pod=self.pods.get,
@@ -49,6 +54,9 @@ class Node:
     async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
         self.looks.append((asyncio.get_running_loop().time(), dict(wanted)))
         await asyncio.sleep(self.measuring_s)
+        if self.blind_looks:
+            self.blind_looks -= 1
+            raise OSError("the disk does not answer")
         return {uid: self.uses[uid] for uid in wanted if uid in self.uses}
 
     async def close(self) -> None:
@@ -56,6 +64,9 @@ class Node:
 
     async def kill(self, pod: Pod, options: KillOptions) -> None:
         self.killed.append((asyncio.get_running_loop().time(), pod.name, options))
+        if self.failing.get(pod.name):
+            self.failing[pod.name] -= 1
+            raise RuntimeError("the worker is not what it was")
         async with asyncio.timeout(10):
             await asyncio.sleep(self.kill_s)
         self.over.add(pod.uid)
@@ -191,6 +202,38 @@ async def test_a_pod_that_waits_for_its_turn_may_be_gone_when_it_comes() -> None
         node.changed()
         await asyncio.sleep(60)
     assert len(node.killed) == len(node.events) == AT_ONCE
+
+
+@on_virtual_time
+async def test_an_end_that_fails_is_tried_again_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Node(limited("a"), limited("b"))
+    node.uses = dict.fromkeys(node.pods, FULL)
+    node.failing = {"a": 2}
+    async with node.running():
+        await asyncio.sleep(12)
+        assert node.over == {"uid-b"}
+        await asyncio.sleep(60)
+        assert node.over == {"uid-a", "uid-b"}
+    assert [(at, name) for at, name, _ in node.killed if name == "a"] == [
+        (10, "a"),
+        (20, "a"),
+        (30, "a"),
+    ]
+    assert caplog.text.count("pod could not be evicted; it is tried again") == 2
+    assert "exception was never retrieved" not in caplog.text
+
+
+@on_virtual_time
+async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(limited("a"))
+    node.uses["uid-a"] = FULL
+    node.blind_looks = 2
+    async with node.running():
+        await asyncio.sleep(60)
+    assert [at for at, _, _ in node.killed] == [30]
+    assert caplog.text.count("local storage could not be looked at") == 2
 
 
 @on_virtual_time
