@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from kubeletpy.host.inotify import DirectoryWatch
+from kubeletpy.host.stamps import Stamp, stamp
 from kubeletpy.kubeapi.credentials import KubeconfigError
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ LOOK_S = 60.0
 SETTLE_S = 0.2
 """Who writes a certificate and then its key gets so long between the two."""
 
-Stamps = dict[Path, tuple[int, int] | None]
+Stamps = dict[Path, Stamp | None]
 
 
 class FileFollower:
@@ -73,7 +74,7 @@ class FileFollower:
 
     def _look(self) -> Stamps:
         self._followed = list(self._paths())
-        return {path: _stamp(path) for path in self._followed}
+        return {path: stamp(path) for path in self._followed}
 
     def _watch_directories(self) -> None:
         wanted = {path.parent for path in self._followed}
@@ -82,11 +83,3 @@ class FileFollower:
             watch.start()
         for directory in self._watches.keys() - wanted:
             self._watches.pop(directory).close()
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino

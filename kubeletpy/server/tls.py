@@ -14,6 +14,7 @@ from typing import Any
 
 from kubeletpy.host import openssl
 from kubeletpy.host.openssl import KeyPair
+from kubeletpy.host.stamps import Stamp, stamp
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +110,10 @@ class ServingTls:
             connection.context = self._current
         return None
 
-    def _look(self, pair: KeyPair | None) -> tuple[tuple[int, int] | None, ...]:
+    def _look(self, pair: KeyPair | None) -> tuple[Stamp | None, ...]:
         paths = [] if pair is None else [pair.certificate, pair.key]
         paths += [] if self._client_ca is None else [self._client_ca]
-        return tuple(_stamp(path) for path in paths)
+        return tuple(stamp(path) for path in paths)
 
 
 def openssl_names(suites: Sequence[str]) -> str:
@@ -131,11 +132,3 @@ def openssl_names(suites: Sequence[str]) -> str:
         prefix = "" if exchange == "RSA" else exchange + "_"
         names.append((prefix + name).replace("_", "-"))
     return ":".join(names)
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino

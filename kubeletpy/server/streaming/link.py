@@ -114,7 +114,7 @@ class RuntimeLink:
             try:
                 if streams is None:
                     tunnel = Tunnel(socket, reader, writer)
-                    await self._until_idle(tunnel, tunnel.run)
+                    await self._until_idle(tunnel, tunnel.carry)
                 else:
                     exec_ = Translation(socket, reader, writer)
                     await self._until_idle(exec_, lambda: exec_.run(streams))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
@@ -21,33 +23,48 @@ _NAMES = {ERROR: "error", STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", RE
 READ = 64 << 10
 
 
-class Translation:
-    """One exec or attach."""
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
-    def __init__(
-        self,
-        socket: web.WebSocketResponse,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._socket = socket
-        self._reader = reader
-        self._writer = writer
-        self._numbers: dict[int, int] = {}
-        self._decoder = spdy.Decoder()
-        self._now = asyncio.get_running_loop().time
-        self.moved_at = self._now()
 
-    async def run(self, streams: Streams) -> None:
-        """Carry everything until the process has ended or the client has gone."""
-        self._open(streams)
-        await self._writer.drain()
+@dataclass(eq=False)
+class _BothWays(ABC):
+    """A client's WebSocket, the runtime's connection, and what goes from each to the other."""
+
+    _socket: web.WebSocketResponse
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    moved_at: float = field(default_factory=_now, init=False)
+    """Event-loop seconds at which anything was last carried."""
+
+    async def carry(self) -> None:
+        """Carry everything until either side has ended."""
         async with asyncio.TaskGroup() as group:
             out = group.create_task(self._to_client())
             inward = group.create_task(self._to_runtime())
             await asyncio.wait({out, inward}, return_when=asyncio.FIRST_COMPLETED)
             out.cancel()
             inward.cancel()
+
+    @abstractmethod
+    async def _to_client(self) -> None: ...
+
+    @abstractmethod
+    async def _to_runtime(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Translation(_BothWays):
+    """One exec or attach."""
+
+    _numbers: dict[int, int] = field(default_factory=dict, init=False)
+    _decoder: spdy.Decoder = field(default_factory=spdy.Decoder, init=False)
+
+    async def run(self, streams: Streams) -> None:
+        """Open the streams and carry them until the process has ended or the client has gone."""
+        self._open(streams)
+        await self._writer.drain()
+        await self.carry()
 
     def _open(self, streams: Streams) -> None:
         encoder = spdy.Encoder()
@@ -71,7 +88,7 @@ class Translation:
             piece = await self._reader.read(READ)
             if not piece:
                 return
-            self.moved_at = self._now()
+            self.moved_at = _now()
             for frame in self._decoder.feed(piece):
                 if frame.kind == spdy.PING:
                     self._writer.write(spdy.ping_answer(frame.stream))
@@ -83,7 +100,7 @@ class Translation:
 
     async def _to_runtime(self) -> None:
         async for message in self._socket:
-            self.moved_at = self._now()
+            self.moved_at = _now()
             if message.type is not WSMsgType.BINARY or not message.data:
                 continue
             channel, content = message.data[0], message.data[1:]
@@ -102,38 +119,18 @@ class Translation:
         self._writer.write(spdy.data(number, content, last=last))
 
 
-class Tunnel:
+@dataclass(eq=False)
+class Tunnel(_BothWays):
     """One port-forward: the messages of a WebSocket are SPDY's bytes."""
-
-    def __init__(
-        self,
-        socket: web.WebSocketResponse,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._socket = socket
-        self._reader = reader
-        self._writer = writer
-        self._now = asyncio.get_running_loop().time
-        self.moved_at = self._now()
-
-    async def run(self) -> None:
-        """Carry everything until either side closes."""
-        async with asyncio.TaskGroup() as group:
-            out = group.create_task(self._to_client())
-            inward = group.create_task(self._to_runtime())
-            await asyncio.wait({out, inward}, return_when=asyncio.FIRST_COMPLETED)
-            out.cancel()
-            inward.cancel()
 
     async def _to_client(self) -> None:
         while piece := await self._reader.read(READ):
-            self.moved_at = self._now()
+            self.moved_at = _now()
             await self._socket.send_bytes(piece)
 
     async def _to_runtime(self) -> None:
         async for message in self._socket:
-            self.moved_at = self._now()
+            self.moved_at = _now()
             if message.type is WSMsgType.BINARY:
                 self._writer.write(message.data)
                 await self._writer.drain()
