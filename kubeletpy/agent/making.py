@@ -19,6 +19,7 @@ from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.eviction.keeper import LocalStorageKeeper
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.manager import ImageManager
+from kubeletpy.images.metrics import PullTimes
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.build import ImageSummary, new_node, node_status
 from kubeletpy.node.conditions import NodeHealth
@@ -56,6 +57,7 @@ def runtime_manager(
     recorder: EventRecorder,
     cgroups: PodCgroups | None,
     actuated: ResourceState,
+    pull_times: PullTimes,
 ) -> KubeRuntimeManager:
     """What drives the runtime."""
     seams = replace(parts.seams, actuated=actuated)
@@ -78,6 +80,7 @@ def runtime_manager(
         node_credentials=parts.node_credentials,
         providers=parts.credential_providers,
         records=parts.pull_records,
+        pull_times=pull_times,
     )
     return KubeRuntimeManager(
         parts.runtime,

@@ -27,6 +27,7 @@ from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
@@ -63,7 +64,10 @@ class AgentRooms(Wires):
         self.cgroups = self._make_cgroups()
         self.traces = Traces()
         self.actuated = making.resource_state(parts, "actuated_pods_state")
-        self.runtime = making.runtime_manager(parts, self.recorder, self.cgroups, self.actuated)
+        self.starts = StartLatency(self.metrics.workers, parts.clock)
+        self.runtime = making.runtime_manager(
+            parts, self.recorder, self.cgroups, self.actuated, self.starts
+        )
         self.monitor = RuntimeMonitor(self.runtime, self._node_changed)
         self.statuses = ApiStatusManager(
             api,
@@ -204,6 +208,7 @@ class AgentRooms(Wires):
             resizes=self.allocations,
             actuated=self.actuated,
             decided=self._decided,
+            looked_at=self.starts.looked_at,
             network_error=self.monitor.network_error,
             host_ips=lambda: parts.node_ips,
             agent_started_at=parts.clock.now(),
@@ -249,7 +254,7 @@ class AgentRooms(Wires):
             admit=self.gate,
             allocations=self.allocations,
             runtime_error=self._runtime_error,
-            on_api_object=self.statuses.reconcile,
+            on_api_object=self._api_object,
         )
 
     def _make_dead_containers(self) -> DeadContainers:

@@ -25,6 +25,7 @@ from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
+from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
@@ -59,6 +60,7 @@ class Wires:
     runtime: KubeRuntimeManager
     cgroups: PodCgroups | None
     statuses: ApiStatusManager
+    starts: StartLatency
     node: NodeManager | None
     directories: PodDirectories
     allocated: ResourceState
@@ -99,6 +101,10 @@ class Wires:
 
     def _directories_swept(self) -> None:
         self.loop.tell_hooks_again()
+
+    def _api_object(self, pod: Pod) -> None:
+        self.starts.shown(pod)
+        self.statuses.reconcile(pod)
 
     def _wake(self, uid: str) -> None:
         self.loop.sync_pod(uid)
@@ -151,6 +157,7 @@ class Wires:
 
     def _after_housekeeping(self, found: NodePods) -> None:
         self.probes.forget_except(found.possibly_running)
+        self.starts.forget_except(found.desired)
         self.allocations.keep(found.desired)
         self.actuated.keep(found.desired | found.possibly_running)
         if self.local_storage is not None:

@@ -15,7 +15,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
 from kubeletpy.images.errors import ImageError, ImageErrorCode, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
-from kubeletpy.images.metrics import ImageMetrics
+from kubeletpy.images.metrics import ImageMetrics, NoPullTimes, PullTimes
 from kubeletpy.images.node_credentials import NodeCredentials
 from kubeletpy.images.pod_credentials import CredentialProviders, CredentialSources
 from kubeletpy.images.policy import ImageAction, decide, needs_lookup
@@ -46,12 +46,14 @@ class ImageManager:
         node_credentials: NodeCredentials | None = None,
         providers: CredentialProviders | None = None,
         records: PullRecords | None = None,
+        pull_times: PullTimes | None = None,
     ) -> None:
         """``records`` None: who pulled an image does not matter, it may be used if it is there."""
         self._service = service
         self._recorder = recorder
         self._metrics = metrics
         self._records = records
+        self._pull_times = pull_times or NoPullTimes()
         self._sources = CredentialSources(node_credentials or NodeCredentials(()), providers)
         self._puller = ImagePuller(
             service,
@@ -60,6 +62,7 @@ class ImageManager:
             metrics,
             settings=settings or PullSettings(),
             records=records,
+            pull_times=self._pull_times,
         )
 
     async def ensure_image_exists(
@@ -112,6 +115,7 @@ class ImageManager:
                 f'Container image "{image}" already present on machine and can be accessed by '
                 "the pod",
             )
+            self._pull_times.image_there(pod.uid, wanted.purpose)
             return found
         return await self._puller.pull(wanted, credentials, sandbox_config)
 

@@ -26,6 +26,28 @@ class ImageMetrics(Protocol):
         ...
 
 
+class PullTimes(Protocol):
+    """Who wants to know how long pods wait for images."""
+
+    def pull_began(self, uid: str, what: str) -> None:
+        """A pull for a pod begins; ``what``: container and image."""
+        ...
+
+    def image_there(self, uid: str, what: str) -> None:
+        """The pod has the image, pulled now or found on the node."""
+        ...
+
+
+class NoPullTimes:
+    """Nobody wants to know."""
+
+    def pull_began(self, uid: str, what: str) -> None:
+        """Do nothing."""
+
+    def image_there(self, uid: str, what: str) -> None:
+        """Do nothing."""
+
+
 class RecordMetrics(Protocol):
     """Where pull records are counted."""
 

@@ -19,7 +19,7 @@ from kubeletpy.images.backoff import PullBackoff
 from kubeletpy.images.credentials import Credential, distinct
 from kubeletpy.images.errors import ImageError, ImageErrorCode, pull_failure, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
-from kubeletpy.images.metrics import ImageMetrics
+from kubeletpy.images.metrics import ImageMetrics, PullTimes
 from kubeletpy.images.pod_credentials import PodCredentials
 from kubeletpy.images.pull_queue import PullQueue, PullRateExceeded
 from kubeletpy.images.records.ledger import IntentNotRecorded, PullInProgress, PullRecords
@@ -61,6 +61,11 @@ class WantedImage:
     reference: api.ObjectReference
     policy: str
 
+    @property
+    def purpose(self) -> str:
+        """Container and image: what is pulled for what."""
+        return f"{self.reference.get('fieldPath', '')} {self.image}"
+
 
 class ImagePuller:
     """Pulls, with the node's limits and memory of failures."""
@@ -74,6 +79,7 @@ class ImagePuller:
         *,
         settings: PullSettings,
         records: PullRecords | None,
+        pull_times: PullTimes,
     ) -> None:
         """``records`` None: nobody asks who pulled what."""
         self._service = service
@@ -81,6 +87,7 @@ class ImagePuller:
         self._clock = clock
         self._metrics = metrics
         self._records = records
+        self._pull_times = pull_times
         self._backoff = PullBackoff()
         self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
 
@@ -101,6 +108,7 @@ class ImagePuller:
             message = f'Back-off pulling image "{wanted.image}"'
             self._recorder.event(wanted.reference, NORMAL, "BackOff", message)
             raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
+        self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
         self._recorder.event(wanted.reference, NORMAL, "Pulling", f'Pulling image "{wanted.image}"')
         credentials = distinct(await pod_credentials.get())
         loop = asyncio.get_running_loop()
@@ -116,6 +124,7 @@ class ImagePuller:
                         await record.succeeded(image_id, used)
         except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
             raise self._failed(wanted, key, error) from error
+        self._pull_times.image_there(wanted.pod.uid, wanted.purpose)
         waited, pulled = ended_at - asked_at, ended_at - started_at
         self._recorder.event(
             wanted.reference,

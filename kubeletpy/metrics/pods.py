@@ -45,13 +45,14 @@ class PodWorkerMetrics:
         )
         self.pod_start_total_duration = families.histogram(
             "kubelet_pod_start_total_duration_seconds",
-            "Time from a stateless pod's creation until it is seen running, all included.",
+            "Time from a pod's creation until it is seen running, all included.",
             buckets=POD_START_SECONDS,
         )
         self.first_network_pod_start_sli_duration = families.gauge(
             "kubelet_first_network_pod_start_sli_duration_seconds",
             "Start time of the first pod that needed the pod network.",
         )
+        self._network_seen = False
         self.pod_status_sync_duration = families.histogram(
             "kubelet_pod_status_sync_duration_seconds",
             "Time from a change of a pod's status to its arrival at the API.",
@@ -88,6 +89,19 @@ class PodWorkerMetrics:
     def pod_running(self, seconds: float) -> None:
         """A pod's phase became Running ``seconds`` after the pod was first seen."""
         self.pod_start_duration.observe(seconds)
+
+    def pod_start_seen(self, whole: float, sli: float | None, *, own_network: bool) -> None:
+        """The watch shows a pod running, ``whole`` seconds after its creation; podworkers' tells.
+
+        The first pod with a network of its own shows how the network plugin does.
+        """
+        self.pod_start_total_duration.observe(whole)
+        if sli is None:
+            return
+        self.pod_start_sli_duration.observe(sli)
+        if own_network and not self._network_seen:
+            self._network_seen = True
+            self.first_network_pod_start_sli_duration.set(sli)
 
 
 class PodStartMetrics:

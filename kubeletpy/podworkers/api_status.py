@@ -51,6 +51,7 @@ class StatusWriter:
         services = self._services
         if terminated:
             services.resizes.ended(pod.uid)
+        services.looked_at(pod, status)
         kept = services.statuses.get_status(pod.uid)
         shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
         old = kept if kept is not None else shown.status

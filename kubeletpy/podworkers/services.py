@@ -13,6 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -88,6 +89,8 @@ class SyncServices:
     """What pods and containers were last given, for what the runtime does not tell."""
     decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None
     """Told of what is decided about a pod before it is done."""
+    looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None
+    """Told what the runtime has of a pod whenever its status is made."""
     network_error: Callable[[], str] = lambda: ""
     """Why pods can not have a network now; empty when they can."""
     host_ips: Callable[[], Sequence[str]] = tuple

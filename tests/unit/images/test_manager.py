@@ -234,3 +234,40 @@ async def test_cancelling_gives_the_place_back() -> None:
     await second
     assert first.cancelled()
     assert asyncio.get_running_loop().time() < 120
+
+
+class Times:
+    """Notes what it is told of pulls."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str, float]] = []
+
+    def pull_began(self, uid: str, what: str) -> None:
+        self.told.append(("began", uid, what, asyncio.get_running_loop().time()))
+
+    def image_there(self, uid: str, what: str) -> None:
+        self.told.append(("there", uid, what, asyncio.get_running_loop().time()))
+
+
+@on_virtual_time
+async def test_how_long_a_pod_waits_for_an_image_is_told() -> None:
+    node, times = Node(), Times()
+    node.images.registry["r/a:1"] = ""
+    manager = ImageManager(
+        cast(Any, node.images), node.events, LoopClock(), node.counts, pull_times=times
+    )
+    node.images.pull_error = Unavailable("PullImage", "down")
+    await failure(manager, "r/a:1")
+    await failure(manager, "r/a:1")
+    assert [what for what, *_ in times.told] == ["began"], "no pull is tried while it backs off"
+    await asyncio.sleep(20)
+    node.images.pull_error = None
+    await ensure(manager, "r/a:1")
+    await ensure(manager, "r/a:1")
+    what = "spec.containers{c} r/a:1"
+    assert [told[:3] for told in times.told] == [
+        ("began", "u1", what),
+        ("began", "u1", what),
+        ("there", "u1", what),
+        ("there", "u1", what),
+    ]
