@@ -37,14 +37,19 @@ def quota(world: World, name: str) -> int:
     return int(runs.config.linux.resources.cpu_quota)
 
 
+async def one_waits(world: World) -> None:
+    """Two pods run; the first asks for more than there is beside the second."""
+    world.user.create(sized("a", "1"))
+    world.user.create(sized("b", HALF))
+    await world.converges(30)
+    world.user.resize("a", 0, resources(MORE))
+    await until(world, lambda: waits(world, "a") == "Deferred")
+
+
 @both
 def test_a_resize_waits_until_another_pod_is_gone(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
-        world.user.create(sized("a", "1"))
-        world.user.create(sized("b", HALF))
-        await world.converges(30)
-        world.user.resize("a", 0, resources(MORE))
-        await until(world, lambda: waits(world, "a") == "Deferred")
+        await one_waits(world)
         await asyncio.sleep(600)
         assert waits(world, "a") == "Deferred"
         assert quota(world, "a") == 200_000
@@ -62,11 +67,7 @@ def test_a_resize_waits_until_another_pod_is_gone(tmp_path: Path, events: bool) 
 @both
 def test_a_resize_waits_until_another_pod_is_made_smaller(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
-        world.user.create(sized("a", "1"))
-        world.user.create(sized("b", HALF))
-        await world.converges(30)
-        world.user.resize("a", 0, resources(MORE))
-        await until(world, lambda: waits(world, "a") == "Deferred")
+        await one_waits(world)
         world.user.resize("b", 0, resources("500m"))
         took = await until(world, lambda: quota(world, "a") == 600_000)
         assert took < 2.0
@@ -105,11 +106,7 @@ def test_a_promise_outlives_the_agent(tmp_path: Path, events: bool) -> None:
     """What waits still waits after a restart, though it would be the first to be looked at."""
 
     async def scenario(world: World) -> None:
-        world.user.create(sized("a", "1"))
-        world.user.create(sized("b", HALF))
-        await world.converges(30)
-        world.user.resize("a", 0, resources(MORE))
-        await until(world, lambda: waits(world, "a") == "Deferred")
+        await one_waits(world)
         since = [c for c in status(world, "a")["conditions"] if c["type"] == "PodResizePending"]
         await world.kill()
         await asyncio.sleep(60)

@@ -21,6 +21,14 @@ STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind
 EACH_SECOND = {"periodSeconds": 1}
 
 
+def with_running(pod: Pod) -> tuple[World, Pod]:
+    """A world in which that pod's container runs."""
+    world = World()
+    world.manager.add_pod(pod)
+    world.start(pod)
+    return world, pod
+
+
 @on_virtual_time
 async def test_a_ready_container_is_known_ready_at_once() -> None:
     world, pod = World(), probed_pod(readinessProbe={})
@@ -91,9 +99,7 @@ async def test_liveness_failure_is_told_once_and_probing_waits_for_the_new_conta
 
 @on_virtual_time
 async def test_a_removed_pod_leaves_nothing_behind() -> None:
-    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
-    world.manager.add_pod(pod)
-    world.start(pod)
+    world, _ = with_running(probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND))
     await asyncio.sleep(5)
     scrape = world.metrics.render_probes().decode()
     assert 'prober_probe_total{container="main",namespace="default",pod="web"' in scrape
@@ -114,9 +120,7 @@ async def test_a_removed_pod_leaves_nothing_behind() -> None:
 
 @on_virtual_time
 async def test_termination_ends_liveness_but_readiness_goes_on() -> None:
-    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
-    world.manager.add_pod(pod)
-    world.start(pod)
+    world, pod = with_running(probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND))
     await asyncio.sleep(5)
     world.manager.stop_liveness_and_startup(pod)
     before = len(world.runs[pod.uid, LIVENESS])
@@ -238,9 +242,7 @@ async def test_a_broken_probe_is_reported_and_goes_on(caplog: pytest.LogCaptureF
 
 @on_virtual_time
 async def test_a_sidecar_is_probed_and_an_init_container_is_not() -> None:
-    world, pod = World(), probed_pod(sidecar=True, startupProbe=EACH_SECOND)
-    world.manager.add_pod(pod)
-    world.start(pod)
+    world, pod = with_running(probed_pod(sidecar=True, startupProbe=EACH_SECOND))
     await asyncio.sleep(1)
     assert world.manager.results(pod).startup == {"c1": OK}
     plain = make_pod("plain", initContainers=[{"name": "i", "image": "i", "readinessProbe": HTTP}])
@@ -264,9 +266,7 @@ def deleting(pod: Pod) -> Pod:
 
 @on_virtual_time
 async def test_deletion_ends_liveness_and_startup_of_sidecars_too() -> None:
-    world, pod = World(), probed_pod(sidecar=True, livenessProbe=EACH_SECOND)
-    world.manager.add_pod(pod)
-    world.start(pod)
+    world, pod = with_running(probed_pod(sidecar=True, livenessProbe=EACH_SECOND))
     await asyncio.sleep(3)
     world.start(deleting(pod))
     before = len(world.runs[pod.uid, LIVENESS])
