@@ -17,6 +17,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.host import signing, x509
 from kubeletpy.host.openssl import CertificateError, KeyPair
 from kubeletpy.localapi import csr_rules
+from kubeletpy.localapi.csr_rules import REQUESTS
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.history import Change
 from kubeletpy.localapi.registry import Registry
@@ -24,7 +25,6 @@ from kubeletpy.localapi.requests import CONTROLLER
 
 logger = logging.getLogger(__name__)
 
-REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 LIFETIME_S = 365 * 24 * 3600.0
 """The controller manager's --cluster-signing-duration."""
 BACKDATE_S = 300.0

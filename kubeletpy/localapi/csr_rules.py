@@ -10,6 +10,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.host.x509 import Names
 from kubeletpy.localapi.requests import NODE_USER_PREFIX, NODES_GROUP
 
+REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 JOINING_GROUP = "system:bootstrappers:kubeadm:default-node-token"

@@ -22,18 +22,15 @@ from kubeletpy.localapi import (
     errors,
     negotiation,
     paths,
+    query_options,
 )
+from kubeletpy.localapi.csr_rules import REQUESTS
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.node_metrics import NodeMetrics
 from kubeletpy.localapi.node_proxy import NodeProxy
-from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
-from kubeletpy.localapi.requests import (
-    Caller,
-    WriteOptions,
-    is_dry_run,
-    read_delete_options,
-)
+from kubeletpy.localapi.request_subjects import SubjectReader
+from kubeletpy.localapi.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy.localapi.resources import METRICS_GROUP
 from kubeletpy.localapi.responses import error_response, header_text, json_response
 from kubeletpy.localapi.schema import parse_json
@@ -43,8 +40,6 @@ from kubeletpy.localapi.writing import APPLY
 logger = logging.getLogger(__name__)
 
 _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
-_TRUE = frozenset({"true", "1", "True", ""})
-_VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
 
 
 class Handler:
@@ -55,6 +50,7 @@ class Handler:
         self._registry = registry
         self._nodes = nodes
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
+        self._subjects = SubjectReader()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -113,7 +109,7 @@ class Handler:
         form = negotiation.negotiate(request.headers.get("Accept", ""))
         query, method = request.query, request.method
         if method == "GET":
-            watching = route.watch or ("watch" in query and query["watch"] in _TRUE)
+            watching = route.watch or query_options.is_watch(query)
             if watching and not route.subresource:
                 return await self._watch(request, caller, route, form)
             if route.info.group == METRICS_GROUP:
@@ -127,7 +123,10 @@ class Handler:
         if method == "DELETE":
             answer = self._delete(request, caller, route, body)
             return self._object(request, form, route, answer)
-        options = _write_options(request)
+        options = query_options.of_write(request)
+        if method == "POST" and caller.node_name and route.info.key == REQUESTS:
+            obj = bodies.read(body, request.headers.get("Content-Type", ""))
+            options.subject = await self._subjects.common_name(obj)
         status, answer = self._write(request, caller, route, body, options)
         return self._object(request, form, route, answer, status=status, warnings=options.warnings)
 
@@ -149,14 +148,7 @@ class Handler:
             caller,
             key,
             route.namespace,
-            options=ListOptions(
-                label_selector=query.get("labelSelector", ""),
-                field_selector=query.get("fieldSelector", ""),
-                limit=_number(query.get("limit"), "limit"),
-                continue_=query.get("continue", ""),
-                resource_version=query.get("resourceVersion", ""),
-                match=query.get("resourceVersionMatch", ""),
-            ),
+            options=query_options.of_list(query),
         )
 
     def _write(
@@ -208,10 +200,7 @@ class Handler:
             caller,
             route.info.key,
             route.namespace,
-            chosen=ListOptions(
-                label_selector=query.get("labelSelector", ""),
-                field_selector=query.get("fieldSelector", ""),
-            ),
+            chosen=query_options.chosen(query),
             options=options,
         )
 
@@ -244,26 +233,11 @@ class Handler:
         route: paths.Route,
         form: negotiation.Form,
     ) -> web.StreamResponse:
-        query = request.query
-        initial = query.get("sendInitialEvents")
-        selector = query.get("fieldSelector", "")
-        if route.name:
-            named = f"metadata.name={route.name}"
-            selector = f"{selector},{named}" if selector else named
-        seconds = _number(query.get("timeoutSeconds"), "timeoutSeconds")
         subscription = self._registry.watch(
             caller,
             route.info.key,
             route.namespace,
-            options=ListOptions(
-                label_selector=query.get("labelSelector", ""),
-                field_selector=selector,
-                resource_version=query.get("resourceVersion", ""),
-                match=query.get("resourceVersionMatch", ""),
-                bookmarks=query.get("allowWatchBookmarks", "false") in _TRUE,
-                send_initial_events=None if initial is None else initial in _TRUE,
-                timeout_seconds=float(seconds) if seconds else None,
-            ),
+            options=query_options.of_watch(request.query, route.name),
         )
         try:
             return await stream(request, form, subscription, self._registry.clock)
@@ -278,29 +252,3 @@ def _patch(body: bytes, content_type: str) -> Any:
     if not media.endswith("+json"):
         return None
     return parse_json(body)
-
-
-def _number(text: str | None, name: str) -> int:
-    if not text:
-        return 0
-    if not text.isdecimal() or len(text) > 18:
-        raise errors.bad_request(f'{name}: Invalid value: "{text[:40]}"')
-    return int(text)
-
-
-def _write_options(request: web.Request) -> WriteOptions:
-    query = request.query
-    validation = query.get("fieldValidation", "")
-    if validation not in _VALIDATIONS:
-        raise errors.bad_request(
-            f'fieldValidation: Unsupported value: "{validation[:40]}": supported values: '
-            '"Ignore", "Strict", "Warn"'
-        )
-    agent = request.headers.get("User-Agent", "").partition("/")[0]
-    is_apply = bodies.media_type(request.headers.get("Content-Type", "")) == APPLY
-    return WriteOptions(
-        dry_run=is_dry_run(query.get("dryRun")),
-        field_manager=query.get("fieldManager", "") or ("" if is_apply else agent),
-        field_validation=validation or "Warn",
-        force=query.get("force", "false") in _TRUE,
-    )

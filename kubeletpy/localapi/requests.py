@@ -71,6 +71,7 @@ class WriteOptions:
     Attributes:
         field_validation: Strict, Warn or Ignore.
         force: of server-side apply: take over conflicting fields.
+        subject: whom a certificate request is for, if somebody has read that.
         warnings: out: what the client should be told.
     """
 
@@ -78,6 +79,7 @@ class WriteOptions:
     field_manager: str = ""
     field_validation: str = "Warn"
     force: bool = False
+    subject: str | None = None
     warnings: list[str] = field(default_factory=list)
 
 

@@ -85,7 +85,7 @@ class Writer:
         self._check_namespace(info, decoded, namespace)
         seen_as, (info, decoded) = info, stored_form(info, decoded)
         for attempt in range(_GENERATE_ATTEMPTS):
-            made = self._build(caller, info, decoded, namespace)
+            made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
             if self._host.store.get(info.storage_key, namespace, name) is None:
                 break
@@ -96,7 +96,14 @@ class Writer:
             made = self._host.store.put(info.storage_key, namespace, name, made)
         return reading.view(seen_as, made)
 
-    def _build(self, caller: Caller, info: ResourceInfo, decoded: JSON, namespace: str) -> JSON:
+    def _build(
+        self,
+        caller: Caller,
+        info: ResourceInfo,
+        decoded: JSON,
+        namespace: str,
+        subject: str | None,
+    ) -> JSON:
         host = self._host
         now = host.clock.now()
         made = meta.new_metadata(info, decoded, namespace, now, host.rng)
@@ -107,11 +114,13 @@ class Writer:
             causes = [*causes, *events.check(made)]
         if causes:
             raise errors.invalid(info.kind, made["metadata"]["name"], causes, info.group)
-        self._restrict_create(caller, info, made)
+        self._restrict_create(caller, info, made, subject)
         made = kinds.after_defaults(info, made, host.context())
         return _ordered(info, made)
 
-    def _restrict_create(self, caller: Caller, info: ResourceInfo, obj: JSON) -> None:
+    def _restrict_create(
+        self, caller: Caller, info: ResourceInfo, obj: JSON, subject: str | None
+    ) -> None:
         node = caller.node_name
         if not node or not self._host.strict:
             return
@@ -126,7 +135,7 @@ class Writer:
                 node, {**obj, "spec": {**obj["spec"], "taints": plain}}, None
             )
         elif info.plural == "certificatesigningrequests":
-            refused = node_restriction.check_certificate_request(node, obj)
+            refused = node_restriction.check_certificate_request(node, obj, subject)
         if refused:
             raise errors.forbidden(info.plural, obj["metadata"]["name"], refused, info.group)
 

@@ -24,11 +24,12 @@ from kubeletpy.localapi import (
     csr_controller,
     csr_rules,
 )
-from kubeletpy.localapi.csr_controller import REQUESTS, CertificateController
+from kubeletpy.localapi.csr_controller import CertificateController
+from kubeletpy.localapi.csr_rules import REQUESTS
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
-from kubeletpy.localapi.requests import ADMIN, Caller, node_caller
+from kubeletpy.localapi.requests import ADMIN, Caller, WriteOptions, node_caller
 from kubeletpy.localapi.store import Store
 
 NODE = request.client_names("n")
@@ -233,7 +234,8 @@ async def test_a_serving_certificate_waits_and_is_signed_as_asked(
     registry: Registry, controller: CertificateController
 ) -> None:
     obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
-    made = registry.create(node_caller("n"), REQUESTS, obj)
+    options = WriteOptions(subject="system:node:n")
+    made = registry.create(node_caller("n"), REQUESTS, obj, options=options)
     first, _ = wanted("later", NODE, request.CLIENT_SIGNER)
     registry.create(JOINING, REQUESTS, first)
     await decided(registry, "later")
@@ -309,14 +311,23 @@ async def test_a_request_that_can_not_be_handled_keeps_no_other(
         assert "certificate" in (await decided(registry, "first"))["status"]
 
 
-def test_a_node_asks_for_itself_only(registry: Registry) -> None:
-    obj, _ = wanted("a", NODE, request.CLIENT_SIGNER)
-    with pytest.raises(ApiError, match="CN=system:node:m"):
-        registry.create(node_caller("m"), REQUESTS, obj)
-    registry.create(node_caller("n"), REQUESTS, obj)
-    broken = request.request_object("b", request.CLIENT_SIGNER, b"junk")
-    with pytest.raises(ApiError, match="unable to parse"):
-        registry.create(node_caller("n"), REQUESTS, broken)
+@pytest.mark.parametrize(
+    ("subject", "refusal"),
+    [
+        ("system:node:n", ""),
+        ("system:node:m", "CN=system:node:n, not"),
+        ("", "CN=system:node:n, not"),
+        (None, "unable to parse"),
+    ],
+)
+def test_a_node_asks_for_itself_only(registry: Registry, subject: str | None, refusal: str) -> None:
+    obj = request.request_object("a", request.CLIENT_SIGNER, b"read by now")
+    options = WriteOptions(subject=subject)
+    if refusal:
+        with pytest.raises(ApiError, match=refusal):
+            registry.create(node_caller("n"), REQUESTS, obj, options=options)
+    else:
+        registry.create(node_caller("n"), REQUESTS, obj, options=options)
 
 
 @pytest.mark.parametrize("resource", ["pods", "secrets", "nodes"])
@@ -329,7 +340,7 @@ def test_a_joining_machine_may_do_nothing_else(registry: Registry, resource: str
 
 async def test_old_requests_go(registry: Registry, controller: CertificateController) -> None:
     obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
-    registry.create(node_caller("n"), REQUESTS, obj)
+    registry.create(JOINING, REQUESTS, obj)
     controller.expire()
     assert registry.find(REQUESTS, "", "s") is not None
     made = registry.find(REQUESTS, "", "s")
