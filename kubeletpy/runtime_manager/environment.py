@@ -73,7 +73,7 @@ def build_environment(
     services = service_variables(inputs.services or (), pod.namespace, links)
     variables: dict[str, str] = {}
     for group in container.get("envFrom") or ():
-        variables.update(_group(pod, group, inputs.sources))
+        variables.update(_group(group, inputs.sources))
     size = sum(map(len, variables.values()))
 
     def known(name: str) -> str | None:
@@ -102,17 +102,15 @@ def build_environment(
     return variables
 
 
-def _group(pod: Pod, group: api.EnvFromSource, sources: EnvSources | None) -> Mapping[str, str]:
+def _group(group: api.EnvFromSource, sources: EnvSources | None) -> Mapping[str, str]:
     """One envFrom entry: all keys of an object; nothing when it is missing and optional."""
     prefix = group.get("prefix") or ""
     config_map, secret = group.get("configMapRef"), group.get("secretRef")
     data: Mapping[str, str] | None = None
     if config_map is not None:
-        data = _config_map(
-            pod, config_map.get("name") or "", bool(config_map.get("optional")), sources
-        )
+        data = _config_map(config_map.get("name") or "", bool(config_map.get("optional")), sources)
     elif secret is not None:
-        data = _secret(pod, secret.get("name") or "", bool(secret.get("optional")), sources)
+        data = _secret(secret.get("name") or "", bool(secret.get("optional")), sources)
     return {prefix + key: value for key, value in (data or {}).items()}
 
 
@@ -128,29 +126,25 @@ def _referred(
         return resource_value(resource, pod, container, inputs.facts)
     if config_map is not None:
         name, optional = config_map.get("name") or "", bool(config_map.get("optional"))
-        data = _config_map(pod, name, optional, inputs.sources)
+        data = _config_map(name, optional, inputs.sources)
         key = config_map.get("key") or ""
         return _key(data, key, f"ConfigMap {pod.namespace}/{name}", optional)
     if secret is not None:
         name, optional = secret.get("name") or "", bool(secret.get("optional"))
-        data = _secret(pod, name, optional, inputs.sources)
+        data = _secret(name, optional, inputs.sources)
         return _key(data, secret.get("key") or "", f"Secret {pod.namespace}/{name}", optional)
     file = origin.get("fileKeyRef")
     return "" if file is None else _file(file, inputs.sources)
 
 
-def _config_map(
-    pod: Pod, name: str, optional: bool, sources: EnvSources | None
-) -> Mapping[str, str] | None:
+def _config_map(name: str, optional: bool, sources: EnvSources | None) -> Mapping[str, str] | None:
     data = _supported(sources, f"configMap {name}").config_map(name)
     if data is None and not optional:
         raise ContainerConfigError(f'configmap "{name}" not found')
     return data
 
 
-def _secret(
-    pod: Pod, name: str, optional: bool, sources: EnvSources | None
-) -> Mapping[str, str] | None:
+def _secret(name: str, optional: bool, sources: EnvSources | None) -> Mapping[str, str] | None:
     data = _supported(sources, f"secret {name}").secret(name)
     if data is None and not optional:
         raise ContainerConfigError(f'secret "{name}" not found')

@@ -18,16 +18,8 @@ from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.gc_selection import SHOWN
 from kubeletpy.runtime_manager.resize_run import resize_pod
 from kubeletpy.runtime_manager.results import StartError, SyncAction
-from kubeletpy.runtime_manager.sandbox import (
-    NotWanted,
-    SandboxFailed,
-    SandboxUnchecked,
-)
-from kubeletpy.runtime_manager.start_container import (
-    PodContext,
-    StartFailed,
-    Turn,
-)
+from kubeletpy.runtime_manager.sandbox import NotWanted, SandboxFailed, SandboxUnchecked
+from kubeletpy.runtime_manager.start_context import PodContext, StartFailed, Turn
 from kubeletpy.runtime_manager.sync_run import Parts, StopSync, SyncRun
 
 logger = logging.getLogger(__name__)

@@ -7,19 +7,15 @@ start.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from collections.abc import Sequence
+from dataclasses import replace
 
 from kubeletpy.api import types as api
-from kubeletpy.events.recorder import NORMAL, WARNING, EventType, pod_reference
+from kubeletpy.events.recorder import NORMAL, WARNING
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
-from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError
@@ -30,63 +26,32 @@ from kubeletpy.runtime_manager.container_files import (
     make_log_directory,
     restart_count_by_logs,
 )
-from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.image_volumes import count_image_volumes
 from kubeletpy.runtime_manager.in_effect import record_given
 from kubeletpy.runtime_manager.kill import Killer
 from kubeletpy.runtime_manager.log_paths import UnsafeName, container_log_directory, log_link
-from kubeletpy.runtime_manager.protocol import Mount, PullSecret
-from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.runtime_manager.sandbox import NotWanted
 from kubeletpy.runtime_manager.secret_values import hide_secrets
 from kubeletpy.runtime_manager.slots import StartKind
+from kubeletpy.runtime_manager.start_context import (
+    CONFIG_ERROR,
+    CREATE_ERROR,
+    POST_START_ERROR,
+    RUN_ERROR,
+    PodContext,
+    StartFailed,
+    Turn,
+    fail,
+)
 from kubeletpy.runtime_manager.stop_signal import IGNORED, why_ignored
 from kubeletpy.runtime_manager.target_container import target_id
 from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.runtime_manager.unstarted import remove_unstarted
 from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
-
-CONFIG_ERROR = "CreateContainerConfigError"
-CREATE_ERROR = "CreateContainerError"
-RUN_ERROR = "RunContainerError"
-POST_START_ERROR = "PostStartHookError"
-
-
-class StartFailed(Exception):
-    """A step of a start did not work."""
-
-    def __init__(self, code: str, message: str, retry_at: float | None = None) -> None:
-        super().__init__(message)
-        self.error = StartError(code, message, retry_at)
-        self.retry_at = retry_at
-
-
-@dataclass(frozen=True, slots=True)
-class PodContext:
-    """What the starts of one sync share."""
-
-    pod: Pod
-    status: PodRuntimeStatus
-    """Before the sync: attempts are counted from it."""
-    sandbox_id: str
-    sandbox_config: cri.PodSandboxConfig
-    pod_ips: tuple[str, ...]
-    draft: StatusDraft
-    unwanted: Callable[[], bool]
-    """Whether the pod is to end: nothing more is started then."""
-    pull_secrets: Sequence[PullSecret] = ()
-    volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Turn:
-    """A container's place in the order of creation."""
-
-    after: asyncio.Event | None = None
-    """Set when the container before has been created, or never will be."""
-    created: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ContainerStarter:
@@ -146,7 +111,9 @@ class ContainerStarter:
                 context.sandbox_config,
             )
         except ImageError as error:
-            self._event(context, action, WARNING, "Failed", f"Error: {error.code}")
+            self._tools.recorder.event(
+                context.reference(action), WARNING, "Failed", f"Error: {error.code}"
+            )
             raise StartFailed(error.code, error.message, error.retry_at) from error
 
     async def _config(
@@ -178,7 +145,7 @@ class ContainerStarter:
             )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            self._fail(context, action, CONFIG_ERROR, str(error))
+            fail(self._tools, context, action, CONFIG_ERROR, str(error))
         return config
 
     def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
@@ -199,7 +166,7 @@ class ContainerStarter:
         turn: Turn,
     ) -> str:
         """One change for the runtime: it is seen through even if the sync is cancelled."""
-        await self._remove_unstarted(context, action)
+        await remove_unstarted(self._tools, context, action)
         record_given(self._tools.seams.actuated, context.pod, action.container)
         try:
             with phase("CreateContainer", action.name, milestone=True):
@@ -209,11 +176,13 @@ class ContainerStarter:
         except CRIError as error:
             why = _said(error, action, config)
             count_image_volumes(self._tools.metrics, config, why)
-            self._fail(context, action, CREATE_ERROR, why)
+            fail(self._tools, context, action, CREATE_ERROR, why)
         count_image_volumes(self._tools.metrics, config)
         context.draft.touch(container_id, context.sandbox_id)
         turn.created.set()
-        self._event(context, action, NORMAL, "Created", "Container created")
+        self._tools.recorder.event(
+            context.reference(action), NORMAL, "Created", "Container created"
+        )
         if context.unwanted():
             raise NotWanted
         try:
@@ -221,35 +190,12 @@ class ContainerStarter:
                 await self._tools.runtime.start_container(container_id)
         except CRIError as error:
             text = _said(error, action, config).replace(container_id, action.name)
-            self._fail(context, action, RUN_ERROR, text)
-        self._event(context, action, NORMAL, "Started", "Container started")
+            fail(self._tools, context, action, RUN_ERROR, text)
+        self._tools.recorder.event(
+            context.reference(action), NORMAL, "Started", "Container started"
+        )
         self._link_log(context, config, container_id)
         return container_id
-
-    async def _remove_unstarted(self, context: PodContext, action: StartContainer) -> None:
-        """Remove what an earlier try made and never started.
-
-        The runtime may still be starting it, asked by an agent that is dead now: it refuses the
-        removal then, and two containers of one name never run.
-        """
-        for record in context.status.containers:
-            if record.name != action.name or record.state is not ContainerState.CREATED:
-                continue
-            try:
-                await self._still_unstarted(context, record)
-                await self._tools.runtime.remove_container(record.id)
-            except NotFound:
-                logger.debug("container was gone already", extra={"container_id": record.id})
-            except CRIError as error:
-                self._fail(context, action, CREATE_ERROR, error.details or str(error.code))
-            context.draft.removed(record.id)
-
-    async def _still_unstarted(self, context: PodContext, record: ContainerStatus) -> None:
-        """Raise NotWanted if a container runs by now: to remove it would kill it."""
-        answer = await self._tools.runtime.container_status(record.id)
-        if answer.status.state != cri.CONTAINER_CREATED:
-            context.draft.touch(record.id, record.sandbox_id)
-            raise NotWanted
 
     def _link_log(
         self, context: PodContext, config: cri.ContainerConfig, container_id: str
@@ -278,7 +224,7 @@ class ContainerStarter:
                 logger.debug("stop signal not checked", extra={"error": str(error)})
                 return
         if why := why_ignored(action.container, status, enabled=enabled):
-            self._event(context, action, WARNING, IGNORED, why)
+            self._tools.recorder.event(context.reference(action), WARNING, IGNORED, why)
 
     async def _post_start(
         self, context: PodContext, action: StartContainer, container_id: str
@@ -292,28 +238,13 @@ class ContainerStarter:
                 )
         except HookFailed as error:
             # The hook's text may hold what events should not show to everybody.
-            self._event(context, action, WARNING, "FailedPostStartHook", "PostStartHook failed")
+            self._tools.recorder.event(
+                context.reference(action), WARNING, "FailedPostStartHook", "PostStartHook failed"
+            )
             await self._killer.kill_container(
                 context.pod, action.name, container_id, message="FailedPostStartHook"
             )
             raise StartFailed(POST_START_ERROR, str(error)) from error
-
-    def _fail(
-        self, context: PodContext, action: StartContainer, code: str, message: str
-    ) -> NoReturn:
-        self._event(context, action, WARNING, "Failed", f"Error: {message}")
-        raise StartFailed(code, message)
-
-    def _event(
-        self,
-        context: PodContext,
-        action: StartContainer,
-        event_type: EventType,
-        reason: str,
-        message: str,
-    ) -> None:
-        reference = pod_reference(context.pod, field_path(action.kind, action.name))
-        self._tools.recorder.event(reference, event_type, reason, message)
 
 
 def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
