@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
+from kubeletpy.podworkers.messages import (
+    first_sight,
+    is_urgent,
+    merge_kill,
+    next_work,
+    request_termination,
+)
+from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import (
     DesiredPods,
     Effect,
@@ -25,14 +31,11 @@ from kubeletpy.podworkers.records import (
     TimerFired,
     UpdateArrived,
     WakeAfter,
-    Work,
     WorkerRecord,
     WorkerView,
 )
 from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
 from kubeletpy.podworkers.static_names import StaticNames
-
-_NO_OPTIONS = KillOptions()
 
 
 class WorkerMachine:
@@ -79,7 +82,7 @@ class WorkerMachine:
             return []
         record = self.records.get(named.uid)
         if record is None:
-            record = _first_sight(named.uid, f"{named.name}_{named.namespace}", event)
+            record = first_sight(named.uid, f"{named.name}_{named.namespace}", event)
         elif record.termination_requested and update.type is UpdateType.CREATE:
             self.records[record.uid] = replace(record, restart_requested=True)
             return []
@@ -91,15 +94,15 @@ class WorkerMachine:
             return []
         pod = update.pod or record.pod
         before = record
-        record = _request_termination(record, update, pod, now)
+        record = request_termination(record, update, pod, now)
         if record.stage is Stage.TERMINATING:
-            record = _merge_kill(record, update.kill or _NO_OPTIONS, pod)
-        record = replace(record, pending=_pending(before, update, pod))
+            record = merge_kill(record, update.kill, pod)
+        record = replace(record, pending=next_work(before, update, pod))
         self.records[record.uid] = record
         if pod is not None and pod.is_static and record.started_at is None:
             self.names.wait(record.full_name, record.uid)
         if record.running is not None:
-            return [Interrupt(record.uid)] if _is_urgent(before, record) else []
+            return [Interrupt(record.uid)] if is_urgent(before, record) else []
         return self._run_next(record.uid, now)
 
     # -- the next step -----------------------------------------------------------------------
@@ -242,65 +245,3 @@ class WorkerMachine:
         del self.records[record.uid]
         effects: list[Effect] = [Forgotten(record.uid)]
         return effects + self._release_name(record, now)
-
-
-def _first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
-    record = WorkerRecord(uid=uid, full_name=full_name, first_seen_at=event.now)
-    pod = event.update.pod
-    if pod is not None and pod.is_terminal_in_api and event.runtime_quiet:
-        # it ended under an earlier run of the agent: only the finishing is left
-        return replace(
-            record,
-            terminating_at=event.now,
-            terminated_at=event.now,
-        )
-    return record
-
-
-def _is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
-    """Whether the step in flight is to be cut short: the pod is to end, or to end sooner."""
-    if record.running is Stage.SYNC:
-        return record.termination_requested and not before.termination_requested
-    shorter = before.grace is not None and record.grace is not None and record.grace < before.grace
-    return record.running is Stage.TERMINATING and shorter
-
-
-def _request_termination(
-    record: WorkerRecord, update: PodUpdate, pod: Pod | None, now: float
-) -> WorkerRecord:
-    if record.termination_requested:
-        return record
-    if update.pod is None or (pod is not None and pod.being_deleted):
-        return replace(record, terminating_at=now, deleted=True)
-    if pod is not None and pod.is_terminal_in_api:
-        return replace(record, terminating_at=now)
-    if update.type is UpdateType.KILL:
-        evicted = update.kill is not None and update.kill.evict
-        return replace(record, terminating_at=now, evicted=evicted)
-    return record
-
-
-def _merge_kill(record: WorkerRecord, options: KillOptions, pod: Pod | None) -> WorkerRecord:
-    if pod is None:
-        asked = MIN_GRACE if options.grace_override is None else options.grace_override
-        grace = max(min(asked, record.grace or asked), MIN_GRACE)
-    else:
-        grace = effective_grace(record.grace, pod, options.grace_override)
-    override = options.status_override or record.status_override
-    return replace(record, grace=grace, status_override=override)
-
-
-def _pending(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
-    earliest = update.received_at
-    if record.pending is not None and record.pending.received_at:
-        earliest = min(earliest, record.pending.received_at) or record.pending.received_at
-    mirror = update.mirror
-    if mirror is None and update.pod is None and record.pending is not None:
-        mirror = record.pending.mirror
-    return Work(
-        type=update.type,
-        pod=pod,
-        mirror=mirror,
-        runtime_pod=update.runtime_pod if pod is None else None,
-        received_at=earliest,
-    )

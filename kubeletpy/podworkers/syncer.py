@@ -10,7 +10,8 @@ from kubeletpy.podworkers.api_status import StatusWriter
 from kubeletpy.podworkers.finish import finish
 from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome, UpdateType
 from kubeletpy.podworkers.services import SyncServices
-from kubeletpy.podworkers.sync import SyncContext, run_sync
+from kubeletpy.podworkers.sync import run_sync
+from kubeletpy.podworkers.sync_context import SyncContext
 from kubeletpy.podworkers.terminate import terminate, terminate_runtime_pod
 
 
