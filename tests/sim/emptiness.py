@@ -22,6 +22,7 @@ IDLE_TASKS = {
     "image-gc",
     "source-api",
     "source-file",
+    "source-http",
     "events",
     "node",
     "node-lease",

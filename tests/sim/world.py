@@ -54,8 +54,17 @@ OnStep = Callable[[str, str, int], None]
 class World:
     """Make it inside a SimLoop. ``root``: an empty directory of its own."""
 
-    def __init__(self, seed: int, root: Path, *, events: bool = True, static: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        root: Path,
+        *,
+        events: bool = True,
+        static: bool = False,
+        manifest_url: str = "",
+    ) -> None:
         self.seed = seed
+        self.manifest_url = manifest_url
         self.loop = cast(SimLoop, asyncio.get_running_loop())
         self.history = History(seed)
         self.root = root
@@ -136,7 +145,7 @@ class World:
             ),
             image_gc=ImageGCPolicy(high_threshold_percent=100),
             pull_records=pull_records(root, self.clock, client),
-            static_pods=StaticPods(path=str(self.static_dir or "")),
+            static_pods=StaticPods(str(self.static_dir or ""), self.manifest_url),
             concurrent_starts=6,
             rng=self.rng(f"agent {life}"),
         )

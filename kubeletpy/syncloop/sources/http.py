@@ -1,7 +1,7 @@
 """The source *http*: static pods from a URL, asked at intervals.
 
-What was read last stays in force while the URL does not answer with pods. It must never log the
-headers: they may hold credentials.
+What was read last stays in force while the URL does not answer with pods; an answer without a byte
+means that there are none. It must never log the headers: they may hold credentials.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HttpSource:
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 try:
-                    self.take(await self._get(session))
+                    await self.take(await self._get(session))
                     self._say("")
                 except (aiohttp.ClientError, TimeoutError) as error:
                     self._say(f"{type(error).__name__}: {error}")
@@ -60,11 +60,12 @@ class HttpSource:
                     self._say(str(error))
                 await asyncio.sleep(self._check_frequency)
 
-    def take(self, body: bytes) -> None:
+    async def take(self, body: bytes) -> None:
         """Deliver what a body holds, unless it is that of the last time. Raises ManifestError."""
         if body == self._last:
             return
-        pods = decode_manifest(body, self._origin) if body.strip() else []
+        # on a thread: megabytes of YAML take seconds
+        pods = await asyncio.to_thread(decode_manifest, body, self._origin) if body else []
         self._last = body
         self._deliveries.deliver(SOURCE_HTTP, pods)
 

@@ -112,20 +112,19 @@ async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_url_bodies() -> None:
-    async def check() -> None:
-        deliveries = Deliveries()
-        source = HttpSource("http://x", "n", deliveries)
-        source.take(manifest())
-        source.take(manifest())
-        assert deliveries.sets == [["web-n"]]
+async def test_url_bodies() -> None:
+    deliveries = Deliveries()
+    source = HttpSource("http://x", "n", deliveries)
+    await source.take(manifest())
+    await source.take(manifest())
+    assert deliveries.sets == [["web-n"]]
+    for nonsense in (b"<html>", b" \n", manifest()[:-9]):
         with pytest.raises(ManifestError):
-            source.take(b"<html>")
-        source.take(b" ")
-        source.take(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": []}).encode())
-        assert deliveries.sets == [["web-n"], [], []]
-
-    asyncio.run(check())
+            await source.take(nonsense)
+    assert deliveries.sets == [["web-n"]]
+    await source.take(b"")
+    await source.take(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": []}).encode())
+    assert deliveries.sets == [["web-n"], [], []]
 
 
 async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set() -> None:
