@@ -14,7 +14,6 @@ caller's to retry.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
@@ -22,7 +21,14 @@ import aiohttp
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
-from kubeletpy.kubeapi.http_calls import UNREADABLE, HttpCall, error_of, http_call, watch_events
+from kubeletpy.kubeapi.http_calls import (
+    UNREADABLE,
+    HttpCall,
+    decode,
+    error_of,
+    http_call,
+    watch_events,
+)
 from kubeletpy.kubeapi.limits import RateLimiter
 from kubeletpy.kubeapi.observer import RequestObserver
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
@@ -121,7 +127,7 @@ class KubeClient(KubeApi):
             try:
                 body = await response.read()
                 self._answered(request, len(body))
-                answer = json.loads(body)
+                answer = decode(body)
             except (aiohttp.ClientError, TimeoutError, OSError, *UNREADABLE) as error:
                 raise errors.Unavailable(
                     f"{request.method} {_path(request)}: unreadable answer: {_why(error)}"

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from kubeletpy.api.nulls import drop_nulls, may_have_nulls
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.paths import resource_path
@@ -92,6 +93,14 @@ def _delete_options(call: Call) -> JSON:
     return options
 
 
+def decode(text: bytes) -> Any:
+    """An answer or event as plain JSON in which each key that is there has a value."""
+    value = json.loads(text)
+    if may_have_nulls(text):
+        drop_nulls(value)
+    return value
+
+
 async def error_of(response: aiohttp.ClientResponse) -> errors.ApiError:
     """What an answer that is not 2xx says; closes it."""
     body: Any = None
@@ -135,7 +144,7 @@ def _read_event(line: bytes) -> WatchEvent | None:
     if not line.strip():
         return None
     try:
-        event = json.loads(line)
+        event = decode(line)
         kind, obj = event["type"], event["object"]
     except (*UNREADABLE, TypeError, KeyError):
         raise errors.Unavailable("the watch gave something that is no event") from None

@@ -43,6 +43,22 @@ async def test_the_client_is_a_kube_api() -> None:
         await api.close()  # type: ignore[attr-defined]
 
 
+async def test_null_fields_are_absent_in_answers_and_events() -> None:
+    """A real API server writes null where a type has no omitempty."""
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+    pod = {"metadata": {"name": "p"}, "status": {"conditions": [condition]}}
+    wanted = {
+        "metadata": {"name": "p"},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]},
+    }
+    async with serving(answer(pod), stream(lines({"type": "ADDED", "object": pod}))) as server:
+        api = client_of(server)
+        assert await api.get(PODS, "p", "n") == wanted
+        events = [event async for event in api.watch(PODS, resource_version="1", timeout_seconds=9)]
+        assert events[-1] == WatchEvent("ADDED", wanted)
+        await api.close()
+
+
 async def test_each_verb_asks_what_it_should() -> None:
     async with serving(answer({})) as server:
         api = client_of(server)
