@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.kubeapi.errors import ApiError, BadRequest, Invalid, NotFound
+from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.status.entry import TERMINAL, Entry, WriteProblem
@@ -73,11 +73,11 @@ class StatusWriter:
                         return
                     delay = FIRST_RETRY_S
                     entry.refused, entry.problem, entry.answered = False, None, 0
-                except NotFound as error:
-                    log.debug("pod is gone", extra={"pod": entry.pod.key, "why": str(error)})
-                    self._forget(entry)
-                    return
                 except ApiError as error:
+                    if await self._is_gone(entry, error):
+                        log.debug("pod is gone", extra={"pod": entry.pod.key, "why": str(error)})
+                        self._forget(entry)
+                        return
                     self._say_refused(entry, error)
                     if self._gives_up(entry, error):
                         continue
@@ -115,6 +115,22 @@ class StatusWriter:
         pod = entry.pod
         await self._api.delete(PODS, pod.name, pod.namespace, grace_period_seconds=0, uid=pod.uid)
         self._forget(entry)
+
+    async def _is_gone(self, entry: Entry, error: ApiError) -> bool:
+        """Whether the API has the pod no longer: nothing of that name, or another pod.
+
+        Writes name the uid, so a conflict may mean the latter; it may also mean that writers were
+        in each other's way, and looks the same.
+        """
+        if not isinstance(error, Conflict):
+            return isinstance(error, NotFound)
+        try:
+            found = await self._api.get(PODS, entry.pod.name, entry.pod.namespace)
+            return Pod(found).uid != entry.api_uid  # type: ignore[arg-type]
+        except NotFound:
+            return True
+        except (ApiError, MalformedPod):
+            return False  # who knows; the write is tried again
 
     def _gives_up(self, entry: Entry, error: ApiError) -> bool:
         """Whether the pod's deletion goes on without its last status."""

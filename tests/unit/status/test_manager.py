@@ -22,6 +22,7 @@ class RecordingApi:
         self.calls: list[tuple[str, Any]] = []
         self.failures: list[ApiError] = []
         self.object: dict[str, Any] = {"metadata": dict(pod().metadata), "spec": dict(pod().spec)}
+        self.found: dict[str, Any] | None = self.object
         self.gate: asyncio.Event | None = None
         self.in_flight = self.most_in_flight = 0
 
@@ -39,6 +40,12 @@ class RecordingApi:
         status = {**self.object.get("status", {}), **patch["status"]}
         self.object = {**self.object, "status": status}
         return self.object
+
+    async def get(self, resource: Any, name: str, namespace: Any, **_: Any) -> Any:
+        self.calls.append(("get", name))
+        if self.found is None:
+            raise NotFound("gone")
+        return self.found
 
     async def delete(self, resource: Any, name: str, namespace: Any, **options: Any) -> Any:
         await asyncio.sleep(0.01)
@@ -191,6 +198,36 @@ async def test_a_conflict_is_no_farewell() -> None:
     await asyncio.sleep(1)
     assert of.get_status("u") is not None
     assert of.is_told("u")
+
+
+@pytest.mark.parametrize("call", ["patch", "delete"])
+@pytest.mark.parametrize(
+    "found", [None, {**dict(pod().object), "metadata": {**pod().metadata, "uid": "v"}}]
+)
+@on_virtual_time
+async def test_a_pod_whose_name_another_has_now_is_forgotten(
+    call: str, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Deleted by force and made again: an expected answer, of which nothing is said."""
+    api, told = RecordingApi(), list[str]()
+    of = manager(api, on_refused=lambda _, why: told.append(why))
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    api.found = found
+    if call == "patch":
+        api.failures = [Conflict("the object has been modified") for _ in range(9)]
+        of.set_status(pod(), phase("Running", message="more"))
+    else:
+        leaving = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+        of.set_status(leaving, phase("Failed"), containers_may_run=False)
+        await settle(of)
+        api.failures = [Conflict("the UID in the precondition does not match") for _ in range(9)]
+        of.finish(leaving)
+    await settle(of)
+    assert of.get_status("u") is None
+    assert len(api.failures) == 8, "one answer is enough"
+    assert not told
+    assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
 @on_virtual_time
