@@ -15,6 +15,7 @@ from kubeletpy.cgroups.machine import read_kernel_facts
 from kubeletpy.cgroups.setup import set_up
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
+from kubeletpy.config.gates import GATES
 from kubeletpy.host.uptime import booted_at, process_started_at
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.launch.errors import LaunchError
@@ -76,6 +77,9 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     settings, flags = loaded.settings, loaded.node
     metrics = Metrics()
     metrics.process.set_build(KUBELET_VERSION)
+    metrics.process.set_features(
+        {name: (GATES[name].stage, on) for name, on in settings.feature_gates.effective.items()}
+    )
     root = Path(flags.root_dir)
     _make_root(root)
     facts = read_machine_facts(root)

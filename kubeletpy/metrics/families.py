@@ -25,6 +25,26 @@ POD_START_SECONDS = (
 )
 
 
+_STABILITY = {
+    "BETA": (
+        "kubelet_image_volume_mounted_errors_total",
+        "kubelet_image_volume_mounted_succeed_total",
+        "kubelet_image_volume_requested_total",
+        "kubernetes_build_info",
+        "kubernetes_feature_enabled",
+        "prober_probe_total",
+    ),
+    "INTERNAL": ("kubelet_first_network_pod_start_sli_duration_seconds",),
+    "STABLE": ("kubernetes_healthcheck", "kubernetes_healthchecks_total"),
+}
+_STABILITY_OF = {name: level for level, names in _STABILITY.items() for name in names}
+
+
+def with_stability(name: str, help: str) -> str:
+    """A help text that begins as the kubelet's does: how far one may rely on the metric."""
+    return f"[{_STABILITY_OF.get(name, 'ALPHA')}] {help}"
+
+
 class PlainCounter(Counter):
     """A counter that is scraped under its bare name, as some of the kubelet's are."""
 
@@ -59,22 +79,24 @@ class Families:
 
     def counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter; ``name`` ends in _total."""
-        return Counter(name, help, labels, registry=self.registry)
+        return Counter(name, with_stability(name, help), labels, registry=self.registry)
 
     def plain_counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter whose name does not end in _total."""
-        return PlainCounter(name, help, labels, registry=self.registry)
+        return PlainCounter(name, with_stability(name, help), labels, registry=self.registry)
 
     def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter with labels from outside."""
-        return BoundedCounter(name, help, labels, registry=self.registry)
+        return BoundedCounter(name, with_stability(name, help), labels, registry=self.registry)
 
     def gauge(self, name: str, help: str, *labels: str) -> Gauge:
         """A gauge."""
-        return Gauge(name, help, labels, registry=self.registry)
+        return Gauge(name, with_stability(name, help), labels, registry=self.registry)
 
     def histogram(
         self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS
     ) -> Histogram:
         """A histogram."""
-        return Histogram(name, help, labels, registry=self.registry, buckets=buckets)
+        return Histogram(
+            name, with_stability(name, help), labels, registry=self.registry, buckets=buckets
+        )

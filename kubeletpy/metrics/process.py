@@ -46,9 +46,10 @@ class ProcessMetrics:
         self.build_info.labels(**labels).set(1)
 
     def set_features(self, gates: Mapping[str, tuple[str, bool]]) -> None:
-        """Feature gates: name -> (stage: "" for GA, else BETA, ALPHA, DEPRECATED; whether on)."""
+        """Feature gates: name -> (stage: GA, Beta, Alpha or Deprecated; whether on)."""
         for name, (stage, enabled) in gates.items():
-            self.feature_enabled.labels(name, stage).set(1 if enabled else 0)
+            label = "" if stage == "GA" else stage.upper()
+            self.feature_enabled.labels(name, label).set(1 if enabled else 0)
 
 
 def show_start(families: Families) -> None:

@@ -51,6 +51,7 @@ class Metrics:
         show_start(apart)
         checks = Families()
         self.sli_registry = checks.registry
+        show_start(checks)
         self.health = HealthMetrics(checks)
 
     def render(self) -> bytes:

@@ -8,7 +8,7 @@ from kubeletpy.stats.text import Scrape, labels
 from kubeletpy.stats.usage import Disks, PodRef
 
 _NAME = "kubelet_container_log_filesystem_used_bytes"
-FAMILIES = {_NAME: ("gauge", "Bytes that the logs of a container take on disk.")}
+FAMILIES = {_NAME: ("gauge", "[ALPHA] Bytes that the logs of a container take on disk.")}
 
 
 def render(disks: Disks, refs: Mapping[str, PodRef]) -> bytes:

@@ -11,18 +11,24 @@ from kubeletpy.stats.usage import GroupStats, Reading
 
 _NANO = 1e9
 FAMILIES = {
-    "container_cpu_usage_seconds_total": ("counter", "CPU time of the container in core-seconds"),
-    "container_memory_working_set_bytes": ("gauge", "Working set of the container in bytes"),
-    "container_start_time_seconds": ("gauge", "Start of the container in Unix seconds"),
-    "container_swap_limit_bytes": ("gauge", "Swap that the container may use, in bytes"),
-    "container_swap_usage_bytes": ("gauge", "Swap that the container uses, in bytes"),
-    "node_cpu_usage_seconds_total": ("counter", "CPU time of the node in core-seconds"),
-    "node_memory_working_set_bytes": ("gauge", "Working set of the node in bytes"),
-    "node_swap_usage_bytes": ("gauge", "Swap that the node uses, in bytes"),
-    "pod_cpu_usage_seconds_total": ("counter", "CPU time of the pod in core-seconds"),
-    "pod_memory_working_set_bytes": ("gauge", "Working set of the pod in bytes"),
-    "pod_swap_usage_bytes": ("gauge", "Swap that the pod uses, in bytes"),
-    "resource_scrape_error": ("gauge", "1 if container metrics could not be had, else 0"),
+    "container_cpu_usage_seconds_total": (
+        "counter",
+        "[STABLE] CPU time of the container in core-seconds",
+    ),
+    "container_memory_working_set_bytes": (
+        "gauge",
+        "[STABLE] Working set of the container in bytes",
+    ),
+    "container_start_time_seconds": ("gauge", "[STABLE] Start of the container in Unix seconds"),
+    "container_swap_limit_bytes": ("gauge", "[ALPHA] Swap that the container may use, in bytes"),
+    "container_swap_usage_bytes": ("gauge", "[ALPHA] Swap that the container uses, in bytes"),
+    "node_cpu_usage_seconds_total": ("counter", "[STABLE] CPU time of the node in core-seconds"),
+    "node_memory_working_set_bytes": ("gauge", "[STABLE] Working set of the node in bytes"),
+    "node_swap_usage_bytes": ("gauge", "[ALPHA] Swap that the node uses, in bytes"),
+    "pod_cpu_usage_seconds_total": ("counter", "[STABLE] CPU time of the pod in core-seconds"),
+    "pod_memory_working_set_bytes": ("gauge", "[STABLE] Working set of the pod in bytes"),
+    "pod_swap_usage_bytes": ("gauge", "[ALPHA] Swap that the pod uses, in bytes"),
+    "resource_scrape_error": ("gauge", "[STABLE] 1 if container metrics could not be had, else 0"),
 }
 
 

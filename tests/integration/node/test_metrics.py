@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tools.env.containerd import Containerd
 from tools.env.prometheus import Prometheus, check_metrics
 
 
@@ -115,3 +116,49 @@ def test_starts_are_counted_once(node2: Node, namespace: str) -> None:
     after = {key: node2.metric(name, **labels) for key, (name, labels) in names.items()}
     grown = {key: after[key] - before[key] for key in names}
     assert grown == {"pods": 1, "containers": 2, "inits": 1, "pod errors": 0}
+
+
+def test_how_long_starts_took(node2: Node, namespace: str) -> None:
+    sli, whole = (f"kubelet_pod_start_{which}_duration_seconds" for which in ("sli", "total"))
+    measured = {name: node2.metric(f"{name}_count") for name in (sli, whole)}
+    scratch = [{"name": "v", "emptyDir": {}}]
+    stateful = [{"name": "v", "hostPath": {"path": "/tmp"}}]
+    node2.apply(
+        pod("scratch", volumes=scratch), pod("stateful", volumes=stateful), namespace=namespace
+    )
+    node2.wait_running(namespace, "scratch")
+    node2.wait_running(namespace, "stateful")
+    node2.until(lambda: node2.metric(f"{whole}_count") == measured[whole] + 2, "both are counted")
+    assert node2.metric(f"{sli}_count") == measured[sli] + 1
+    assert 0 < node2.metric("kubelet_first_network_pod_start_sli_duration_seconds") < 30
+    assert node2.metric("kubelet_containers_per_pod_count_count") >= 2
+    steps = ("pre_kubelet", "registration", "pre_registration")
+    pre_kubelet, *rest = (
+        node2.metric(f"kubelet_node_startup_{step}_duration_seconds") for step in steps
+    )
+    assert all(0 < seconds < 60 for seconds in rest), rest
+    assert pre_kubelet + sum(rest) <= node2.metric("kubelet_node_startup_duration_seconds") + 0.1
+
+
+def test_requests_to_the_api_have_sizes(node2: Node) -> None:
+    of_get = {"verb": "GET", "host": f"127.0.0.1:{node2.api.port}"}
+    for name in ("request_size_bytes", "response_size_bytes", "rate_limiter_duration_seconds"):
+        assert node2.metric(f"rest_client_{name}_count", **of_get) > 0, name
+    assert node2.metric("rest_client_response_size_bytes_sum", **of_get) > 100
+
+
+def test_a_runtime_without_runtime_config_is_losing_support(
+    node2: Node, make_node: Callable[..., Node], session_containerd16: Containerd
+) -> None:
+    name = "kubelet_cri_losing_support"
+    old = make_node(session_containerd16)
+    old.start()
+    assert old.metric(name, version="1.37.0") == 1
+    assert f"\n{name}" not in node2.http("/metrics")[1]
+
+
+def test_feature_gates_are_shown(node2: Node) -> None:
+    text = node2.http("/metrics")[1]
+    for gate in ('name="UserNamespacesSupport",stage=""} 1', 'name="AllAlpha",stage="ALPHA"} 0'):
+        assert f"\nkubernetes_feature_enabled{{{gate}\n" in text
+    assert "# HELP kubernetes_feature_enabled [BETA] " in text

@@ -180,7 +180,7 @@ def test_images() -> None:
 def test_build() -> None:
     metrics = Metrics()
     metrics.process.set_build("v1.36.0-kubeletpy.1")
-    metrics.process.set_features({"SidecarContainers": ("", True), "Some": ("ALPHA", False)})
+    metrics.process.set_features({"SidecarContainers": ("GA", True), "Some": ("Alpha", False)})
     text = metrics.render().decode()
     assert 'git_version="v1.36.0-kubeletpy.1",go_version="",major="1",minor="36"' in text
     assert 'kubernetes_feature_enabled{name="SidecarContainers",stage=""} 1\n' in text

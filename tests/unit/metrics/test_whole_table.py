@@ -22,6 +22,9 @@ DOCS = (ROOT / "docs/operations.md").read_text().partition("## Metrics that are 
 ABSENT = re.findall(r"`([\w*]+)`", DOCS.partition("\n## ")[0])
 
 
+HELP = re.compile(r"# HELP (\w+) (?:\[(\w+)\] )?\w")
+
+
 def families(scrape: bytes) -> dict[str, tuple[str, set[str]]]:
     """Name -> (type, names of labels)."""
     found: dict[str, tuple[str, set[str]]] = {}
@@ -37,20 +40,31 @@ def families(scrape: bytes) -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-def scrapes() -> dict[str, dict[str, tuple[str, set[str]]]]:
+def scrapes() -> dict[str, bytes]:
     """What each endpoint shows."""
     metrics: Metrics = with_all_series()
     metrics.health.counted({"ping": lambda: ""})["ping"]()
     disks = Disks(pods={REF.uid: PodDisk(logs={"main": use(7)})})
     return {
-        "/metrics": families(metrics.render() + log_metrics.render(disks, {REF.uid: REF})),
-        "/metrics/probes": families(metrics.render_probes()),
-        "/metrics/slis": families(metrics.render_slis()),
-        "/metrics/resource": families(resource.render(reading(pod()))),
+        "/metrics": metrics.render() + log_metrics.render(disks, {REF.uid: REF}),
+        "/metrics/probes": metrics.render_probes(),
+        "/metrics/slis": metrics.render_slis(),
+        "/metrics/resource": resource.render(reading(pod())),
     }
 
 
-SERVED = scrapes()
+SCRAPES = scrapes()
+SERVED = {endpoint: families(scrape) for endpoint, scrape in SCRAPES.items()}
+
+
+def levels() -> dict[str, str]:
+    """Name -> level of stability in its help text, of all endpoints together."""
+    text = b"".join(SCRAPES.values()).decode()
+    found = [HELP.match(line) for line in text.splitlines() if line.startswith("# HELP ")]
+    return {each[1]: each[2] or "" for each in found if each}
+
+
+LEVELS = levels()
 
 
 @pytest.mark.parametrize(("endpoint", "name"), ROWS)
@@ -63,8 +77,17 @@ def test_it_is_served_or_explained(endpoint: str, name: str) -> None:
         assert served == (row["type"], set(filter(None, row["labels"].split("|"))))
 
 
-def test_probes_say_when_the_process_started() -> None:
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [(name, row["stability"]) for (_, name), row in ROWS.items() if row["stability"]],
+)
+def test_help_says_how_stable_a_metric_is(name: str, level: str) -> None:
+    assert LEVELS.get(name, level) == level
+
+
+def test_endpoints_of_their_own_say_when_the_process_started() -> None:
     assert "process_start_time_seconds" in SERVED["/metrics/probes"]
+    assert "process_start_time_seconds" in SERVED["/metrics/slis"]
 
 
 @pytest.mark.parametrize("pattern", ABSENT)
