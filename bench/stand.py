@@ -27,7 +27,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.client import KubeClient
 from tools.env.containerd import Containerd, programs
 from tools.env.process import Daemon
-from tools.env.sweep import remove_cgroup, unmount
+from tools.env.sweep import remove_cgroup, remove_log_links, unmount
 from tools.env.waiting import wait_until
 
 NODE = "bench"
@@ -182,6 +182,7 @@ def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]
         process.stop()
     left = [line for runtime in runtimes for line in runtime.remove()]
     left += [f"cgroup {path}" for path in remove_cgroup(CGROUP_ROOT, kill=True)]
+    remove_log_links(directory)
     for line in left:
         print(f"still there: {line}", file=sys.stderr)
     if not left:

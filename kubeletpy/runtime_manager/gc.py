@@ -130,17 +130,26 @@ def _directories(root: Path) -> list[str]:
 
 
 def _dangling_links(root: Path, target_root: str) -> list[str]:
-    """Links into our log directory that lead nowhere; others' links are not ours to judge."""
+    """Links that lead nowhere and that nobody will make lead anywhere again.
+
+    Into our log directory all of them, for we know which containers are alive. Others only where
+    the folder is gone too, such as after a node that was taken away, or had its logs elsewhere: the
+    log of a living container of somebody else may just be rotated.
+    """
     try:
-        return [
-            path.name
-            for path in root.iterdir()
-            if path.is_symlink()
-            and not path.exists()
-            and Path(target_root) in path.readlink().parents
-        ]
+        return [path.name for path in root.iterdir() if _leads_nowhere(path, Path(target_root))]
     except OSError:
         return []
+
+
+def _leads_nowhere(path: Path, target_root: Path) -> bool:
+    try:
+        if not path.is_symlink() or path.exists():
+            return False
+        target = path.parent / path.readlink()
+        return target_root in target.parents or not target.parent.exists()
+    except OSError:  # gone meanwhile
+        return False
 
 
 def _unlink_all(root: Path, names: Iterable[str]) -> None:

@@ -19,7 +19,6 @@ from tools.env.up import agent_pid
 from tools.env.waiting import NotReadyError, wait_until
 
 _POD_LOGS = Path("/var/log/pods")
-_CONTAINER_LOGS = Path("/var/log/containers")
 
 
 def down(home: Path) -> int:
@@ -107,10 +106,8 @@ def wake(home: Path) -> None:
 def remove_logs(uids: set[str]) -> None:
     """The log directories of these pods, and the links to them."""
     mine = [path for path in _POD_LOGS.glob("*_*_*") if path.name.rpartition("_")[2] in uids]
-    for link in _CONTAINER_LOGS.glob("*.log"):
-        if link.is_symlink() and any(link.readlink().is_relative_to(path) for path in mine):
-            link.unlink()
     for path in mine:
+        sweep.remove_log_links(path)
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -18,6 +18,7 @@ from tools.env.process import CommandError, command_lines, kill_all, run
 
 CGROUPS = Path("/sys/fs/cgroup")
 CNI_RESULTS = Path("/var/lib/cni/results")
+CONTAINER_LOGS = Path("/var/log/containers")
 
 
 def shims(directory: Path) -> list[int]:
@@ -38,6 +39,14 @@ def mounts(directory: Path) -> list[Path]:
         if point.is_relative_to(directory):
             found.append(point)
     return found[::-1]
+
+
+def remove_log_links(directory: Path) -> None:
+    """Remove the links of an agent that lead to container logs below `directory`."""
+    for link in CONTAINER_LOGS.glob("*.log"):
+        with contextlib.suppress(OSError):
+            if link.readlink().is_relative_to(directory):
+                link.unlink()
 
 
 def unmount(directory: Path) -> None:

@@ -111,13 +111,19 @@ async def test_a_round(tmp_path: Path) -> None:
     link = tmp_path / "containers" / "web_prod_app-container-app-0.log"
     link.parent.mkdir()
     link.symlink_to(log_directory / "app" / "gone.log")
-    other = link.with_name("x_y_z-abcdef123456.log")
-    other.symlink_to("/nowhere/else.log")
+    left = link.with_name("x_y_z-abcdef123456.log")
+    left.symlink_to("/nowhere/else.log")
+    rotated = link.with_name("x_y_z-fedcba654321.log")
+    rotated.symlink_to(tmp_path / "else.log")
+    no_log = link.with_name("something-else")
+    no_log.symlink_to("/nowhere/else")
     await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: False)
     assert list(node.runtime.containers) == ["container-app-1"]
     assert [p.name for p in (log_directory / "app").iterdir()] == ["1.log"]
     assert not link.is_symlink()
-    assert other.is_symlink()
+    assert not left.is_symlink(), "of a node that is gone"
+    assert rotated.is_symlink(), "of somebody else, whose folder is there"
+    assert no_log.is_symlink()
     assert list(node.runtime.sandboxes) == ["sandbox-web-0"]
     node.runtime.sandboxes["sandbox-web-0"].state = cri.SANDBOX_NOTREADY
     await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: True)
