@@ -140,6 +140,22 @@ def from_paths(members: AbstractSet[Path]) -> FieldSet:
     return root
 
 
+def is_path(path: Path) -> bool:
+    """Whether a path can be one of an object; clients may write anything into managedFields."""
+    return all(map(_is_element, path))
+
+
+def _is_element(element: str) -> bool:
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return True
+    try:
+        found = json.loads(rest)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) if kind == "k" else kind == "v"
+
+
 def is_item_key(path: Path) -> bool:
     """Whether a path names one of the fields that a list's item is known by."""
     if len(path) < 2 or not path[-2].startswith("k:"):

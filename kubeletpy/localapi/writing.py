@@ -258,13 +258,25 @@ class Writer:
         self._restrict_update(target.caller, info, new, old, subresource)
         if meta.same(new, old):
             return reading.view(seen_as, old)
-        new = _ordered(info, new)
+        new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))
         if options.dry_run:
             return reading.view(seen_as, new)
         removed = self._remover.after_update(info, namespace, name, new)
         if removed is not None:
             return reading.view(seen_as, removed)
         return reading.view(seen_as, self._host.store.put(info.storage_key, namespace, name, new))
+
+    def _with_owners(
+        self, target: Target, info: ResourceInfo, new: JSON, old: JSON, manager: str
+    ) -> JSON:
+        """The new object, whose changed fields are the changer's if anybody has ever applied it."""
+        if not manager or "managedFields" not in old["metadata"]:
+            return new
+        from kubeletpy.localapi.field_managers import track_update
+
+        kind = definitions.definition_name(info.group, info.version, info.kind)
+        now, subresource = self._host.clock.now(), target.subresource
+        return track_update(kind, old, new, manager, now=now, subresource=subresource)
 
     def _restrict_update(
         self, caller: Caller, info: ResourceInfo, new: JSON, old: JSON, subresource: str

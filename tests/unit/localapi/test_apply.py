@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.localapi import apply, field_sets
+from kubeletpy.localapi import apply, field_managers, field_sets
 from kubeletpy.localapi.errors import ApiError
+from kubeletpy.localapi.requests import ADMIN, WriteOptions
+from tests.unit.localapi.helpers import make_registry
 
 POD = "io.k8s.api.core.v1.Pod"
 MAP = "io.k8s.api.core.v1.ConfigMap"
@@ -142,14 +144,14 @@ def test_an_object_made_otherwise_belongs_to_before_first_apply() -> None:
 def test_kubectl_takes_over_what_it_applied_from_the_client() -> None:
     live = config({"k": "v", "l": "w"})
     last = json.dumps(config({"k": "v"}))
-    live["metadata"]["annotations"] = {apply._LAST_APPLIED: last}
+    live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: last}
     found = put(live, config({"k": "new"}), "kubectl")
     assert found["data"] == {"k": "new", "l": "w"}
-    assert set(owners(found)) == {apply.CLIENT_SIDE_APPLY, "kubectl"}
+    assert set(owners(found)) == {field_managers.CLIENT_SIDE_APPLY, "kubectl"}
     with pytest.raises(ApiError, match=r'"kubectl-client-side-apply" using v1: \.data\.k'):
         put(live, config({"k": "new"}), "another")
     for unreadable in ("[1, {", "3", "[]", '{"metadata": 5}', '{"data": {"k": [[]]}, "spec": 1}'):
-        live["metadata"]["annotations"] = {apply._LAST_APPLIED: unreadable}
+        live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: unreadable}
         with pytest.raises(ApiError, match=r"\.data\.k"):
             put(live, config({"k": "new"}), "another")
 
@@ -166,12 +168,53 @@ def test_refused_configurations() -> None:
 def test_updates_take_fields_over() -> None:
     live = put(None, config({"k": "v", "l": "w"}))
     edited = {**live, "data": {"k": "edited"}}
-    found = apply.track_update(MAP, live, edited, "kubectl-edit", now=5.0)
+    found = field_managers.track_update(MAP, live, edited, "kubectl-edit", now=5.0)
     assert owners(found) == {"kubectl-edit": {"f:data": {"f:k": {}}}}
     with pytest.raises(ApiError, match='"kubectl-edit" using v1 at 1970-01-01T00:00:05Z'):
         put(found, config({"k": "v"}))
-    plain = config({"k": "v"})
-    assert apply.track_update(MAP, plain, config({"k": "w"}), "x", now=5.0) == config({"k": "w"})
+    plain, edited = config({"k": "v"}), config({"k": "w"})
+    assert field_managers.track_update(MAP, plain, edited, "x", now=5.0) == edited
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"k:{": {}, "v:": {}, "x": {}, "f:data": {"f:k": {}}},
+        {"f:data": {"k:[1]": {"f:k": {}}, "f:k": {}}},
+        {"f:data": 5},
+        [],
+        "f:data",
+    ],
+)
+def test_a_record_that_can_not_be_read_owns_nothing(fields: Any) -> None:
+    live = put(None, config({"k": "v"}))
+    live["metadata"]["managedFields"].append({"manager": "odd", "fieldsV1": fields})
+    owner = "odd" if isinstance(fields, dict) and isinstance(fields.get("f:data"), dict) else ""
+    edited = {**live, "data": {"k": "edited"}}
+    assert "odd" not in owners(field_managers.track_update(MAP, live, edited, "x", now=5.0))
+    if owner:
+        with pytest.raises(ApiError, match=owner):
+            put(live, config({"k": "new"}))
+    else:
+        assert put(live, config({"k": "new"}))["data"] == {"k": "new"}
+
+
+def test_whoever_changes_an_applied_object_owns_what_it_changed() -> None:
+    registry = make_registry()
+    by_apply = {"patch_type": "application/apply-patch+yaml"}
+
+    def change(patch: Obj, manager: str, **more: Any) -> Obj:
+        options = WriteOptions(field_manager=manager)
+        return registry.patch(ADMIN, "configmaps", "a", patch, "default", options=options, **more)
+
+    change(config({"k": "v", "l": "w"}), "one", **by_apply)
+    found = change({"data": {"k": "edited"}}, "kubectl-edit")
+    assert set(owners(found)) == {"one", "kubectl-edit"}
+    with pytest.raises(ApiError, match="kubectl-edit"):
+        change(config({"k": "v", "l": "w"}), "one", **by_apply)
+    assert change(config({"l": "new"}), "one", **by_apply)["data"] == {"k": "edited", "l": "new"}
+    plain = registry.create(ADMIN, "configmaps", config({"k": "v"}), "kube-system")
+    assert "managedFields" not in plain["metadata"]
 
 
 def test_paths_as_messages_show_them() -> None:
