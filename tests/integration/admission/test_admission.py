@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import status
 from tests.integration.node.test_hostile_input import stored
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.integration.admission.test_admission import asks, bound
 from tests.integration.node.conftest import MakeNode
-from tests.integration.node.machine import Node, condition, container_status, status
+from tests.integration.node.machine import Node
+from tests.integration.node.seen import condition, container_status, status
 from tools.env.containerd import Containerd
 
 

@@ -13,8 +13,8 @@ from kubeletpy.host import signing, x509
 from kubeletpy.host.openssl import KeyPair
 from kubeletpy.host.private_files import write_private
 from tests.integration.certificates.joining import JoiningNode
-from tests.integration.node.machine import container_status
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status
 from tools.env.process import CommandError
 
 SERVING = request.SERVING_SIGNER

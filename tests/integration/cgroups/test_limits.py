@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, container_status, status, terminated
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status, status, terminated
 from tools.env.sweep import cgroups
 
 CGROUPS = Path("/sys/fs/cgroup")

@@ -9,8 +9,9 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.integration.node.conftest import MakeNode, remove_pods
-from tests.integration.node.machine import Node, container_status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
 from tools.env.containerd import Containerd
 
 FIRST = 65536

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.integration.cgroups.test_limits import MI, placed, sized
 from tests.integration.node.conftest import MakeNode, remove_pods
-from tests.integration.node.machine import container_status
 from tests.integration.node.pods import pod
+from tests.integration.node.seen import container_status
 from tools.env.containerd import Containerd
 from tools.env.sweep import cgroups
 

@@ -8,15 +8,9 @@ from functools import partial
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from tests.integration.lifecycle.command import explained, until_verdict
-from tests.integration.node.machine import (
-    Node,
-    container_status,
-    is_ready,
-    running,
-    status,
-    terminated,
-)
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod
+from tests.integration.node.seen import container_status, is_ready, running, status, terminated
 from tools.env.cri import RawRuntime
 
 

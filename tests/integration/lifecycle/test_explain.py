@@ -9,8 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.integration.lifecycle.command import explained, run, until_verdict
-from tests.integration.node.machine import Node, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
+from tests.integration.node.seen import status
 
 
 def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:

@@ -12,14 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.lifecycle.command import explained, until_verdict
-from tests.integration.node.machine import (
-    Node,
-    container_status,
-    is_ready,
-    status,
-    terminated,
-)
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod
+from tests.integration.node.seen import container_status, is_ready, status, terminated
 from tools.env.cri import RawRuntime
 
 LEAVES = "trap 'sleep 1; exit 7' TERM; while :; do sleep 0.1; done"

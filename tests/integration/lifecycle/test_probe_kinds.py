@@ -13,8 +13,9 @@ import grpc
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, container_status, is_ready, terminated
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod
+from tests.integration.node.seen import container_status, is_ready, terminated
 
 EACH_SECOND: JSON = {"periodSeconds": 1, "failureThreshold": 1}
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"

@@ -13,8 +13,8 @@ from kubeletpy.shutdown.dbus_message import DBusError
 from kubeletpy.shutdown.logind import SystemLogind
 from tests.integration.lifecycle.logind import FakeLogind
 from tests.integration.node.conftest import MakeNode, remove_pods
-from tests.integration.node.machine import condition, status
 from tests.integration.node.pods import DEAF, container, pod
+from tests.integration.node.seen import condition, status
 from tools.env.containerd import Containerd
 
 

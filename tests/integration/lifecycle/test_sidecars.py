@@ -6,8 +6,9 @@ import pytest
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, container_status, status, terminated
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, status, terminated
 
 SLOW = "trap 'sleep 2; exit 0' TERM; while :; do sleep 0.1 & wait $!; done"
 """Ends two seconds after it is asked to."""

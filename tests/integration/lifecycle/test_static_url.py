@@ -13,8 +13,9 @@ import pytest
 from kubeletpy.api.types import JSON
 from tests.integration.lifecycle.command import until_verdict
 from tests.integration.node.conftest import MakeNode
-from tests.integration.node.machine import Node, container_status, is_ready
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
+from tests.integration.node.seen import container_status, is_ready
 from tools.env.containerd import Containerd
 
 

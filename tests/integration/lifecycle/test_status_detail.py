@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.integration.node.machine import (
-    Node,
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import (
     condition,
     container_status,
     is_ready,
@@ -13,7 +14,6 @@ from tests.integration.node.machine import (
     status,
     terminated,
 )
-from tests.integration.node.pods import FOREVER, container, pod
 from tools.env.cri import RawRuntime
 
 MOUNTS = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}

@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import (
-    Node,
-    container_status,
-    is_ready,
-    running,
-    status,
-    terminated,
-)
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
+from tests.integration.node.seen import container_status, is_ready, running, status, terminated
 from tools.env.cri import RawRuntime
 
 SECONDS = 3.0

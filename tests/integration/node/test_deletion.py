@@ -5,13 +5,9 @@ from __future__ import annotations
 import time
 
 from kubeletpy.localapi.history import Change
-from tests.integration.node.machine import (
-    Node,
-    container_status,
-    running,
-    terminated,
-)
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod
+from tests.integration.node.seen import container_status, running, terminated
 
 
 def test_a_signal_obeyed(node: Node, namespace: str) -> None:

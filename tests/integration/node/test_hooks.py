@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from tests.integration.node.machine import Node, container_status, is_ready, running, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, is_ready, running, status
 
 SERVE = "mkdir -p /tmp/www; echo ok > /tmp/www/ok; exec httpd -f -v -p 8080 -h /tmp/www"
 

@@ -12,8 +12,9 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.registry import Registry
-from tests.integration.node.machine import Node, container_status, running
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, running
 
 
 def stored(name: str, namespace: str, node: str) -> JSON:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.integration.node.conftest import remove_pods
-from tests.integration.node.machine import Node, container_status, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, status
 
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
     # what it runs; container; pod; what it prints

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.node.machine import Node, container_status, is_ready, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status, is_ready, status
 from tools.env.process import CommandError
 
 BOTH = pytest.mark.parametrize("version", ["old", "new"], ids=["kubectl-old", "kubectl-new"])

@@ -17,6 +17,7 @@ CONFIG = {
     "registerWithTaints": [{"key": "special", "value": "yes", "effect": "NoSchedule"}],
     "maxPods": 42,
     "systemReserved": {"cpu": "500m", "memory": "1Gi"},
+    "localStorageCapacityIsolation": False,
     "nodeStatusUpdateFrequency": "1s",
     "nodeLeaseDurationSeconds": 4,
 }

@@ -10,8 +10,9 @@ import urllib.request
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import (
-    Node,
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import (
     condition,
     container_status,
     running,
@@ -19,7 +20,6 @@ from tests.integration.node.machine import (
     terminated,
     waiting,
 )
-from tests.integration.node.pods import FOREVER, container, pod
 from tools.env.images import BUSYBOX, busybox_image, write_archive
 
 

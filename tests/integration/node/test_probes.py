@@ -8,14 +8,9 @@ import time
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import (
-    Node,
-    container_status,
-    is_ready,
-    running,
-    terminated,
-)
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, is_ready, running, terminated
 
 SERVE = "mkdir -p /tmp/www; echo fine > /tmp/www/ok; exec httpd -f -p 8080 -h /tmp/www"
 

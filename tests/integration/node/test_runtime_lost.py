@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.node.machine import Node, container_status, is_ready
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
+from tests.integration.node.seen import container_status, is_ready
 
 
 def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.integration.node.conftest import remove_pods
-from tests.integration.node.machine import Node, condition, container_status, status, waiting
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import condition, container_status, status, waiting
 from tools.env.images import busybox_image
 from tools.env.registry import Registry
 

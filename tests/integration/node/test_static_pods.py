@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, container_status, is_ready, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status, is_ready, status
 
 
 def write(node: Node, file: str, content: JSON | str) -> Path:

@@ -19,7 +19,8 @@ from queue import Empty, Queue
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import container_status, is_ready, links_into, status
+from tests.integration.node.machine_side import links_into
+from tests.integration.node.seen import container_status, is_ready, status
 from tools.env import sweep
 from tools.env.kubectl import Kubectl
 from tools.env.process import run, start_time

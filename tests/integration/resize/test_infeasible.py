@@ -8,8 +8,9 @@ import urllib.request
 import pytest
 
 from tests.integration.node.conftest import MakeNode
-from tests.integration.node.machine import Node, container_status, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
+from tests.integration.node.seen import container_status, status
 from tests.integration.resize.test_resize import conditions, resources, sized
 from tools.env.containerd import Containerd
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.integration.node.machine import Node, container_status, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status, status
 from tests.integration.resize.test_resize import (
     MI,
     conditions,

@@ -12,8 +12,9 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.integration.lifecycle.command import run
-from tests.integration.node.machine import Node, container_status, status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status, status
 
 CGROUPS = Path("/sys/fs/cgroup")
 MI = 1 << 20

@@ -21,8 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node.machine import Node, container_status, is_ready
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, is_ready
 from tools.env.process import CommandError
 from tools.env.waiting import wait_until
 

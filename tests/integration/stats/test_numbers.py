@@ -9,8 +9,9 @@ import time
 import pytest
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, container_status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
 from tests.integration.stats import reading
 
 BURN = "while :; do :; done"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.node.conftest import MakeNode
-from tests.integration.node.machine import Node, container_status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
 from tests.integration.volumes.test_kinds import mount, sh
 from tools.env.containerd import Containerd
 

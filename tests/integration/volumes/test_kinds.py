@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from tests.integration.node.machine import Node, container_status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
 
 
 def run(node: Node, namespace: str, *volumes: JSON, mounts: list[JSON], **more: Any) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.localapi.requests import ADMIN
-from tests.integration.node.machine import Node, container_status
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
 from tests.integration.volumes.test_kinds import create, mount, run, sh
 
 LIVE_S = 0.5

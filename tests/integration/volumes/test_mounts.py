@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node.machine import Node, container_status, program
+from tests.integration.node.machine import Node
+from tests.integration.node.machine_side import program
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
 from tests.integration.volumes.test_kinds import create, mount, run, sh
 from tools.env.images import BUSYBOX
 

@@ -10,8 +10,9 @@ import pytest
 from kubeletpy.api.types import JSON
 from tests.integration.lifecycle.command import explained
 from tests.integration.node.conftest import MakeNode, remove_pods
-from tests.integration.node.machine import Node, container_status, waiting
+from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status, waiting
 from tests.integration.volumes.test_kinds import create, mount
 from tools.env.containerd import Containerd
 
