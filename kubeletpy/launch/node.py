@@ -67,6 +67,7 @@ def node_options(settings: KubeletSettings, flags: NodeFlags, facts: MachineFact
         system_reserved=settings.system_reserved,
         eviction_hard=settings.eviction_hard,
         reserved_cpus=len(parse_cpuset(cpus) or ()) if cpus else 0,
+        local_storage=settings.local_storage_capacity_isolation,
         provider_id=settings.provider_id,
         external_cloud_provider=flags.cloud_provider == "external",
         controller_attach_detach=settings.enable_controller_attach_detach,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api import node_labels
@@ -10,7 +10,7 @@ from kubeletpy.api import types as api
 from kubeletpy.node.conditions import NodeHealth, node_conditions
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.resources import allocatable, capacity
+from kubeletpy.node.resources import allocatable, capacity, with_foreign
 
 MAX_NAMES_PER_IMAGE = 5
 UNINITIALIZED_TAINT: api.Taint = {
@@ -82,7 +82,7 @@ def node_status(
     now: float,
 ) -> api.NodeStatus:
     """The whole status of the node (docs/reference: node, status setters)."""
-    total = capacity(facts, options)
+    total = with_foreign(capacity(facts, options), old.get("capacity") or {})
     status: api.NodeStatus = {
         "addresses": node_addresses(node_ips, hostname),
         "capacity": total,
@@ -169,11 +169,19 @@ def is_ready(status: api.NodeStatus) -> bool:
     )
 
 
-def meaningful(status: api.NodeStatus) -> dict[str, object]:
-    """A status without its heartbeat times: what is worth a write of its own."""
-    plain: dict[str, object] = {key: value for key, value in status.items() if key != "conditions"}
-    plain["conditions"] = [
+def is_news(shown: api.NodeStatus, status: api.NodeStatus) -> bool:
+    """Whether a status is worth a write of its own: more has changed than the heartbeat times.
+
+    ``shown`` is what the API has; fields that only others set there do not matter.
+    """
+    own = {key: value for key, value in shown.items() if key in status}
+    return _without_heartbeats(own) != _without_heartbeats(status)
+
+
+def _without_heartbeats(status: Mapping[str, object]) -> dict[str, object]:
+    conditions: Sequence[api.NodeCondition] = status.get("conditions") or ()  # type: ignore[assignment]
+    plain = [
         {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
-        for condition in status.get("conditions") or ()
+        for condition in conditions
     ]
-    return plain
+    return {**status, "conditions": plain}

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 7.0
 JITTER = 0.04
 IMAGES_FRESH_S = 30.0
+_MERGED = ("capacity", "allocatable")
+"""Maps of a status: a patch takes only those keys away that it names."""
 IMAGES_WAIT_S = 2.0
 """Longer than that the status does not wait for the list of images: the last one is shown."""
 
@@ -190,7 +192,7 @@ class NodeManager:
         status = await self._status(old)
         now = asyncio.get_running_loop().time()
         due = now - self._written_at >= self._options.status_report_s
-        if not due and build.meaningful(old) == build.meaningful(status):
+        if not due and not build.is_news(old, status):
             return
         patch: JSON = {"status": _status_changes(old, status)}
         if self._boot_id and self._boot_id != self._facts.boot_id:
@@ -219,6 +221,10 @@ def _status_changes(old: api.NodeStatus, new: api.NodeStatus) -> JSON:
         for name, value in new.items()
         if name != "conditions" and value != old.get(name)
     }
+    for name in _MERGED:
+        if name in changed:
+            shown = cast(JSON, old).get(name) or {}
+            changed[name] = {**dict.fromkeys(shown), **changed[name]}
     if "addresses" in changed:
         changed["addresses"] = [*changed["addresses"], {"$patch": "replace"}]
     changed["conditions"] = [

@@ -25,6 +25,8 @@ class NodeOptions:
     eviction_hard: Mapping[str, str] = field(default_factory=dict)
     reserved_cpus: int = 0
     """Number of CPUs in reservedSystemCPUs; replaces the cpu reservations when not 0."""
+    local_storage: bool = True
+    """localStorageCapacityIsolation: whether the node has ephemeral-storage to give."""
     provider_id: str = ""
     external_cloud_provider: bool = False
     controller_attach_detach: bool = True

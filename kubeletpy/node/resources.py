@@ -23,7 +23,7 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
     return {
         "cpu": str(facts.cpu_count),
         "memory": f"{facts.memory_bytes // 1024}Ki",
-        STORAGE: f"{facts.root_storage_bytes // 1024}Ki",
+        **({STORAGE: f"{facts.root_storage_bytes // 1024}Ki"} if options.local_storage else {}),
         "pods": str(pods),
         **{f"{HUGE_PAGES}{_binary(size)}": "0" for size in _COMMON_PAGES},
         **{
@@ -31,6 +31,16 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
             for size, total in facts.huge_pages.items()
         },
     }
+
+
+def with_foreign(total: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
+    """Capacity with what others say that the node has (vendor.example/gpu).
+
+    Args:
+        total: what the machine has.
+        shown: capacity as the API has it, where extended resources are set by hand.
+    """
+    return {**{name: text for name, text in shown.items() if "/" in name}, **total}
 
 
 def _binary(amount: int) -> str:
@@ -61,6 +71,8 @@ def allocatable(total: Mapping[str, str], options: NodeOptions) -> dict[str, str
     rest = max(cpu - reserved_cpu, 0)
     left["cpu"] = str(rest // 1000) if rest % 1000 == 0 else f"{rest}m"
     for resource, signal in (("memory", "memory.available"), (STORAGE, "nodefs.available")):
+        if resource not in total:
+            continue
         size = value(total[resource])
         taken = sum(
             value(reserved.get(resource, "0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import pod
+from tests.integration.node.pods import container, pod
 from tools.env.containerd import Containerd
 
 CONFIG = {
@@ -68,6 +69,45 @@ def test_a_taint_keeps_pods_away(special: Node) -> None:
     special.apply(pod("tolerates", tolerations=[tolerates]), namespace="default")
     special.wait_running("default", "tolerates")
     special.kubectl("delete", "pod", "plain", "tolerates")
+
+
+def wanting(name: str, **requests: str) -> Any:
+    """A pod bound to the node that requests so much, past the scheduler."""
+    resources = {"requests": requests, "limits": requests}
+    return pod(name, {**container(), "resources": resources}, nodeName="special")
+
+
+def test_without_isolation_of_local_storage_there_is_none_to_request(special: Node) -> None:
+    status = node_object(special)["status"]
+    assert "ephemeral-storage" not in {**status["capacity"], **status["allocatable"]}
+    wanted = wanting("stores", **{"ephemeral-storage": "1Mi"})
+    special.apply(wanted, wanting("does-not", cpu="1m"), namespace="default")
+    special.wait_event("default", "stores", "OutOfephemeral-storage: ")
+    special.wait_running("default", "does-not")
+    special.kubectl("delete", "pod", "stores", "does-not")
+
+
+def test_an_extended_resource_is_given_out(special: Node) -> None:
+    name = "vendor.example/gpu"
+    what = {"op": "add", "path": "/status/capacity/vendor.example~1gpu", "value": "2"}
+    patch = ("patch", "node", "special", "--subresource=status", "--type=json", "-p")
+    special.kubectl(*patch, json.dumps([what]))
+    special.until(
+        lambda: node_object(special)["status"]["allocatable"].get(name) == "2", "it is allocatable"
+    )
+    version = node_object(special)["metadata"]["resourceVersion"]
+    special.apply(
+        wanting("fits", **{name: "2"}), wanting("more", **{name: "1"}), namespace="default"
+    )
+    special.wait_event("default", "more", f"OutOf{name}: ")
+    special.wait_running("default", "fits")
+    assert node_object(special)["status"]["capacity"][name] == "2"
+    assert node_object(special)["metadata"]["resourceVersion"] == version, "no write without news"
+    special.kubectl("delete", "pod", "fits", "more")
+    special.kubectl(*patch, json.dumps([{"op": "remove", "path": what["path"]}]))
+    special.until(
+        lambda: name not in node_object(special)["status"]["allocatable"], "it is not allocatable"
+    )
 
 
 def test_the_lease_is_renewed(special: Node) -> None:

@@ -11,7 +11,7 @@ from kubeletpy.node import build
 from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
 from kubeletpy.node.facts import MachineFacts, read_machine_facts
 from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.resources import allocatable, capacity
+from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.node.status_events import condition_events
 
 GI = 2**30
@@ -100,6 +100,28 @@ def test_transition_time_moves_only_with_the_status_and_foreign_conditions_stay(
     assert third[-1]["lastTransitionTime"] != second[-1]["lastTransitionTime"]
 
 
+def test_without_isolation_of_local_storage_the_node_has_none_to_give() -> None:
+    given = options(
+        local_storage=False,
+        kube_reserved={"ephemeral-storage": "1Gi"},
+        eviction_hard={"nodefs.available": "10%"},
+    )
+    total = capacity(FACTS, given)
+    assert "ephemeral-storage" in capacity(FACTS, options())
+    assert "ephemeral-storage" not in total
+    assert "ephemeral-storage" not in allocatable(total, given)
+    assert {"cpu", "memory", "pods"} <= set(allocatable(total, given))
+
+
+def test_what_others_say_that_the_node_has_stays() -> None:
+    shown = {"cpu": "99", "vendor.example/gpu": "2", "hugepages-4Mi": "8Mi"}
+    total = with_foreign(capacity(FACTS, options()), shown)
+    assert total["vendor.example/gpu"] == "2"
+    assert total["cpu"] == "4"
+    assert "hugepages-4Mi" not in total
+    assert allocatable(total, options())["vendor.example/gpu"] == "2"
+
+
 def test_huge_pages_are_taken_out_of_memory() -> None:
     facts = replace(FACTS, huge_pages={2 << 20: 8 << 20, 1 << 30: 0, 64 << 10: 192 << 10})
     total = capacity(facts, options())
@@ -124,7 +146,12 @@ def test_a_heartbeat_alone_is_not_worth_a_write() -> None:
             now=at,
         )
 
-    assert build.meaningful(status(NOW)) == build.meaningful(status(NOW + 60))
+    first: Any = status(NOW)
+    assert not build.is_news(first, status(NOW + 60))
+    assert not build.is_news(first | {"volumesAttached": []}, status(NOW + 60)), "of others"
+    assert build.is_news(first | {"images": [{"sizeBytes": 1}]}, status(NOW))
+    assert build.is_news({}, status(NOW))
+    assert build.is_news(first | {"conditions": first["conditions"][:-1]}, status(NOW))
     assert status(NOW)["nodeInfo"]["containerRuntimeVersion"] == "containerd://2.1"
     assert status(NOW)["addresses"] == [
         {"type": "InternalIP", "address": "10.0.0.1"},

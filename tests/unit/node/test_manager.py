@@ -61,6 +61,10 @@ class NodeApi:
         assert self.node is not None
         if "status" in patch:
             status = {**self.node.get("status", {}), **patch["status"]}
+            for key in ("capacity", "allocatable"):
+                merged = {**self.node["status"].get(key, {}), **patch["status"].get(key, {})}
+                status[key] = {what: text for what, text in merged.items() if text is not None}
+            status["addresses"] = [each for each in status["addresses"] if "$patch" not in each]
             self.node = {**self.node, "status": status}
         return self.node
 
@@ -263,4 +267,25 @@ async def test_of_a_known_node_no_start_is_told() -> None:
     await asyncio.sleep(30)
     assert ready(api) == "True"
     assert startup_of(metrics) == {}
+    task.cancel()
+
+
+@on_virtual_time
+async def test_resources_of_others_are_given_out_and_those_that_are_gone_taken_away() -> None:
+    api = NodeApi()
+    old = {"cpu": "2", "ephemeral-storage": "9Gi", "vendor.example/gpu": "2"}
+    api.node = {
+        "metadata": {"name": "n", "uid": "old"},
+        "status": {"capacity": old, "volumesAttached": [], "allocatable": {"gone/x": "1"}},
+    }
+    of = manager(api, NodeHealth, Recorder(), local_storage=False)
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(1)
+    for name in ("capacity", "allocatable"):
+        found = api.node["status"][name]
+        assert found["vendor.example/gpu"] == "2", name
+        assert found["cpu"] == "4", name
+        assert not {"ephemeral-storage", "gone/x"} & set(found), name
+    await asyncio.sleep(200)
+    assert [what for _, what in api.log].count("patch nodes status") == 1, "nothing has changed"
     task.cancel()
