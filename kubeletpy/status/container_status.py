@@ -132,21 +132,25 @@ def _default(
 def _with_mounts(
     inputs: ContainerInputs, container: api.Container, status: api.ContainerStatus
 ) -> api.ContainerStatus:
-    mounts: list[api.VolumeMountStatus] = []
-    for mount in container.get("volumeMounts") or ():
-        shown: api.VolumeMountStatus = {
-            "name": mount.get("name", ""),
-            "mountPath": mount.get("mountPath", ""),
-        }
-        if mount.get("readOnly"):
-            shown["readOnly"] = True
-            wanted = mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
-            recursive = wanted and inputs.recursive_read_only
-            shown["recursiveReadOnly"] = "Enabled" if recursive else "Disabled"
-        mounts.append(shown)
+    mounts: list[api.VolumeMountStatus] = [
+        _read_only_mount(inputs, mount)
+        if mount.get("readOnly")
+        else {"name": mount.get("name", ""), "mountPath": mount.get("mountPath", "")}
+        for mount in container.get("volumeMounts") or ()
+    ]
     if mounts:
         status["volumeMounts"] = mounts
     return status
+
+
+def _read_only_mount(inputs: ContainerInputs, mount: api.VolumeMount) -> api.VolumeMountStatus:
+    wanted = mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
+    return {
+        "name": mount.get("name", ""),
+        "mountPath": mount.get("mountPath", ""),
+        "readOnly": True,
+        "recursiveReadOnly": "Enabled" if wanted and inputs.recursive_read_only else "Disabled",
+    }
 
 
 def _from_record(

@@ -27,7 +27,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.environment import object_key
-from kubeletpy.volumes.mounts import pod_mounts
+from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.payload import FileOwner, Input, TokenInput, downward_input, sources_of
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
@@ -177,7 +177,7 @@ class NodeVolumes:
             return known
         paths, plan = PodPaths(self._pods_dir, pod.uid), plan_volumes(pod)
         try:
-            mounts = {} if plan.problems else pod_mounts(pod, plan, paths)
+            mounts = {} if plan.problems else PodMounts(pod, plan, paths)
         except UnsafePath as error:
             raise VolumeError(str(error)) from error
         state = _PodState(pod.spec, plan, paths, file_owner(pod), mounts)
@@ -199,17 +199,17 @@ class NodeVolumes:
 
     async def _changed(self, pod: Pod, state: _PodState) -> list[VolumeWork]:
         """The volumes that are not made of what they should be made of now."""
-        inputs = await asyncio.gather(*(self._inputs(pod, volume) for volume in state.plan.volumes))
+        of_files = [volume for volume in state.plan.volumes if volume.kind in FILE_KINDS]
+        answers = await asyncio.gather(*(self._inputs(pod, volume) for volume in of_files))
+        inputs = {volume.name: found for volume, found in zip(of_files, answers, strict=True)}
         return [
             VolumeWork(volume, found)
-            for volume, found in zip(state.plan.volumes, inputs, strict=True)
-            if state.made_of.get(volume.name) != found
+            for volume in state.plan.volumes
+            if state.made_of.get(volume.name) != (found := inputs.get(volume.name, ()))
         ]
 
     async def _inputs(self, pod: Pod, volume: PlannedVolume) -> tuple[Input, ...]:
         """What each source of a volume is now."""
-        if volume.kind not in FILE_KINDS:
-            return ()
         return tuple([await self._input(pod, *source) for source in sources_of(volume)])
 
     async def _input(self, pod: Pod, kind: str, source: Mapping[str, Any]) -> Input:

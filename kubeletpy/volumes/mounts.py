@@ -7,7 +7,7 @@ runtime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
@@ -24,19 +24,45 @@ PROPAGATION = {
 }
 
 
-def pod_mounts(pod: Pod, plan: VolumePlan, paths: PodPaths) -> dict[str, Sequence[Mount]]:
-    """Container name -> its mounts, in the order of its volumeMounts. Raises UnsafePath."""
-    volumes = {volume.name: volume for volume in plan.volumes}
-    labelled: set[str] = set()
-    mounts: dict[str, Sequence[Mount]] = {}
-    for _, container in pod.all_containers():
-        found = [
-            _mount(mount, index, volumes[mount["name"]], paths, labelled)
-            for index, mount in enumerate(container.get("volumeMounts") or ())
-        ]
-        if found:
-            mounts[container["name"]] = tuple(found)
-    return mounts
+class PodMounts(Mapping[str, Sequence[Mount]]):
+    """Container name -> its mounts, in the order of its volumeMounts.
+
+    Made when they are asked for: a pod may mount each of a thousand volumes into each of its
+    containers, and one that runs already asks for nothing.
+    """
+
+    def __init__(self, pod: Pod, plan: VolumePlan, paths: PodPaths) -> None:
+        """Raises UnsafePath."""
+        self._volumes = {volume.name: (volume, host_path(volume, paths)) for volume in plan.volumes}
+        self._wanted = {
+            container["name"]: container["volumeMounts"]
+            for _, container in pod.all_containers()
+            if container.get("volumeMounts")
+        }
+        self._first_uses: dict[str, tuple[str, int]] = {}
+
+    def __getitem__(self, name: str) -> Sequence[Mount]:
+        wanted = self._wanted[name]
+        firsts = self._labelled()
+        return tuple(
+            _mount(mount, index, *self._volumes[volume], firsts[volume] == (name, index))
+            for index, mount in enumerate(wanted)
+            for volume in (mount["name"],)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._wanted)
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def _labelled(self) -> Mapping[str, tuple[str, int]]:
+        """Which use of each volume gives it its SELinux label: the first."""
+        if not self._first_uses:
+            for name, wanted in self._wanted.items():
+                for index, mount in enumerate(wanted):
+                    self._first_uses.setdefault(mount["name"], (name, index))
+        return self._first_uses
 
 
 def host_path(volume: PlannedVolume, paths: PodPaths) -> str:
@@ -49,22 +75,16 @@ def host_path(volume: PlannedVolume, paths: PodPaths) -> str:
 
 
 def _mount(
-    mount: Mapping[str, Any],
-    index: int,
-    volume: PlannedVolume,
-    paths: PodPaths,
-    labelled: set[str],
+    mount: Mapping[str, Any], index: int, volume: PlannedVolume, at: str, is_first: bool
 ) -> Mount:
     path = mount.get("mountPath") or ""
     image = volume.source if volume.kind == "image" else {}
-    relabel = volume.kind not in ("hostPath", "image") and volume.name not in labelled
-    labelled.add(volume.name)
     return Mount(
         container_path=path if path.startswith("/") else f"/{path}",
-        host_path=host_path(volume, paths),
+        host_path=at,
         readonly=bool(mount.get("readOnly")) or volume.read_only,
         propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
-        selinux_relabel=relabel,
+        selinux_relabel=is_first and volume.kind not in ("hostPath", "image"),
         volume=volume.name,
         index=index,
         image=image.get("reference") or "",

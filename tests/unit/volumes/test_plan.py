@@ -19,7 +19,7 @@ from kubeletpy.volumes.container_mounts import (
 )
 from kubeletpy.volumes.empty_dir import EmptyDirError, memory_size, page_size
 from kubeletpy.volumes.manager import file_owner
-from kubeletpy.volumes.mounts import pod_mounts
+from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.plan import ObjectRef, plan_volumes
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_had(volume: Any, container: Any, problem: str) -> None:
 
 
 def mounts(pod: Pod) -> list[Mount]:
-    return list(pod_mounts(pod, plan_volumes(pod), PodPaths("/r/pods", "u"))["c0"])
+    return list(PodMounts(pod, plan_volumes(pod), PodPaths("/r/pods", "u"))["c0"])
 
 
 @pytest.mark.parametrize(
