@@ -26,7 +26,8 @@ def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> 
     Args:
         volume: host path of the volume; its own links are the node's and are followed.
         parts: the path, without "", "." and "..".
-        create: make directories that are missing, with the volume's permissions.
+        create: make directories that are missing, with all mode bits of the volume: with setgid an
+            fsGroup owns what is made in them, with the sticky bit nobody removes another's files.
 
     Raises:
         UnsafePath: the path leads out of the volume, or has too many links.
@@ -63,7 +64,7 @@ class _Walk:
         root = os.open(volume, os.O_PATH | os.O_CLOEXEC)
         stack.callback(os.close, root)
         mode = os.fstat(root).st_mode
-        self._mode = mode & (0o777 | stat.S_ISGID)
+        self._mode = stat.S_IMODE(mode)
         self._way = [root]
 
     @property

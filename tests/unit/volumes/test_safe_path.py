@@ -75,10 +75,10 @@ def test_loops_and_files_in_the_way(volume: Path) -> None:
 
 @pytest.mark.usefixtures("strict_umask")
 def test_missing_directories_get_the_volumes_mode(volume: Path) -> None:
-    volume.chmod(0o2777)
+    volume.chmod(0o3777)
     os.close(open_beneath(str(volume), ["a", "new", "er"], create=True))
     for path in (volume / "a/new", volume / "a/new/er"):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o2777
+        assert stat.S_IMODE(path.stat().st_mode) == 0o3777
 
 
 def test_nothing_is_made_outside(volume: Path) -> None:
