@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 QUEUE_SIZE = 1000
 TRIES = 12
 RETRY_SECONDS = 10.0
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""The cause in the details of a 403 (corev1.NamespaceTerminatingCause)."""
 
 
 class EventWriter:
@@ -97,7 +99,9 @@ class EventWriter:
                     "object": observation.involved.get("name", ""),
                     "error": error.message,
                 }
-                logger.info("event refused", extra=extra)
+                # A namespace that ends takes no new events, and every pod in it makes some.
+                level = logging.DEBUG if _namespace_ends(error) else logging.INFO
+                logger.log(level, "event refused", extra=extra)
             return
         self.dropped["API not reachable"] += 1
 
@@ -115,3 +119,10 @@ class EventWriter:
             await self._api.create(EVENTS, decision.obj, namespace)
         except AlreadyExists:
             return  # a try that seemed to fail was written after all
+
+
+def _namespace_ends(error: ApiError) -> bool:
+    causes = error.details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == NAMESPACE_TERMINATING for cause in causes
+    )

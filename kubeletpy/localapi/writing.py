@@ -147,7 +147,7 @@ class Writer:
         found = self._host.find("namespaces", "", namespace)
         if found is None:
             raise errors.not_found("namespaces", namespace)
-        if found["metadata"].get("deletionTimestamp") and info.plural != "events":
+        if found["metadata"].get("deletionTimestamp"):
             name = (obj.get("metadata") or {}).get("name") or ""
             why = (
                 f"unable to create new content in namespace {namespace} because it is being "

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from kubeletpy.api import types as api
 from kubeletpy.events.recorder import EventRecorder
@@ -74,6 +78,27 @@ async def test_a_refusal_is_final() -> None:
     server, writer = writer_to([Forbidden("no", code=403, reason="Forbidden")])
     await write(writer, "a", "b")
     assert [what["message"] for _at, _verb, what in server.calls] == ["a", "b"]
+    assert writer.dropped == {"Forbidden": 1}
+
+
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ({"causes": [{"reason": "NamespaceTerminating"}]}, False),
+        ({"causes": [{"reason": "FieldValueInvalid"}]}, True),
+        ({"causes": "NamespaceTerminating"}, True),
+        ({}, True),
+    ],
+)
+@on_virtual_time
+async def test_the_end_of_a_namespace_is_nothing_to_tell(
+    caplog: pytest.LogCaptureFixture, details: dict[str, Any], said: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    refusal = Forbidden("no", code=403, reason="Forbidden", details=details)
+    _server, writer = writer_to([refusal])
+    await write(writer, "a")
+    assert bool(caplog.messages) == said
     assert writer.dropped == {"Forbidden": 1}
 
 
