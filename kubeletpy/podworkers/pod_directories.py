@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from kubeletpy.host.trees import holds_mount, remove_tree
+from kubeletpy.volumes.paths import UnsafePath
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class PodDirectories:
         release: Callable[[str], None] = lambda uid: None,
         again: Callable[[], None] = lambda: None,
         swept: Callable[[int, int], None] = lambda found, left: None,
+        wanted: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -38,11 +40,13 @@ class PodDirectories:
             to be looked at once more.
         swept: told after each sweep how many directories of gone pods there were and how many of
             them are still there.
+        wanted: whether a pod (by uid) came since the sweep was asked for.
         """
         self._pods_dir = pods_dir
         self._release = release
         self._again = again
         self._swept = swept
+        self._wanted = wanted
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -57,44 +61,44 @@ class PodDirectories:
             await asyncio.wait([self._task])
 
     async def _sweep(self, keep: frozenset[str]) -> None:
-        found: list[str] = []
-
-        def release(uid: str) -> None:
-            found.append(uid)
-            self._release(uid)
-
-        problems = await asyncio.to_thread(remove_orphans, self._pods_dir, keep, release)
+        found, problems = 0, dict[str, str]()
+        for uid in await asyncio.to_thread(_pods_with_directories, self._pods_dir):
+            # threads are waited for: a pod may have come, and made its directory, meanwhile
+            if uid in keep or self._wanted(uid):
+                continue
+            found += 1
+            problem = await asyncio.to_thread(remove_orphan, self._pods_dir / uid, self._release)
+            if problem is not None:
+                problems[uid] = problem
         for uid, problem in problems.items():
             if uid not in self._complained:
                 log.warning("directory of a gone pod stays", extra={"uid": uid, "why": problem})
         self._complained = set(problems)
-        self._swept(len(found), len(problems))
+        self._swept(found, len(problems))
         if found:
             self._again()
 
 
-def remove_orphans(
-    pods_dir: Path, keep: Collection[str], release: Callable[[str], None] = lambda uid: None
-) -> dict[str, str]:
-    """Remove the directories of pods not in ``keep``; uid -> why it could not be removed.
+def remove_orphan(directory: Path, release: Callable[[str], None] = lambda uid: None) -> str | None:
+    """Remove the directory of a gone pod; why it could not be removed. Blocks.
 
-    ``release(uid)`` takes the volumes of a pod down first.
+    ``release(uid)`` takes the volumes of the pod down first.
     """
-    problems: dict[str, str] = {}
     try:
-        entries = [entry for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False)]
+        release(directory.name)
+        _remove_pod_directory(directory, directory.parent.stat().st_dev)
+    except (OSError, UnsafePath) as error:
+        return str(error)
+    return None
+
+
+def _pods_with_directories(pods_dir: Path) -> list[str]:
+    """Uids. Blocks."""
+    try:
+        with os.scandir(pods_dir) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
-        return problems
-    device = pods_dir.stat().st_dev
-    for entry in entries:
-        if entry.name in keep:
-            continue
-        try:
-            release(entry.name)
-            _remove_pod_directory(Path(entry.path), device)
-        except OSError as error:
-            problems[entry.name] = str(error)
-    return problems
+        return []
 
 
 def _remove_pod_directory(directory: Path, device: int) -> None:

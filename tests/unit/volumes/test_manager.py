@@ -24,7 +24,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphans
+from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
 from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.manager import NodeVolumes
@@ -275,11 +275,12 @@ async def test_orphans_are_taken_down_but_not_what_comes_back(node: Node) -> Non
     pod = pod_of(SECRET, {"name": "e", "emptyDir": {}})
     await node.volumes.set_up(pod)
     (node.path("empty-dir", "e") / "data").write_text("x")
-    problems = remove_orphans(node.pods_dir, (), node.volumes.release_orphan)
-    assert "in use" in problems["u"]
+    problem = remove_orphan(node.pods_dir / "u", node.volumes.release_orphan)
+    assert problem is not None
+    assert "in use" in problem
     assert len(node.mounts) == 1
     await node.restart()
-    assert remove_orphans(node.pods_dir, (), node.volumes.release_orphan) == {}
+    assert remove_orphan(node.pods_dir / "u", node.volumes.release_orphan) is None
     assert node.mounts == []
     assert list(node.pods_dir.iterdir()) == []
 
@@ -288,8 +289,9 @@ async def test_data_of_unknown_volumes_is_left(node: Node) -> None:
     foreign = node.pods_dir / "u" / "volumes" / "kubernetes.io~csi" / "v"
     foreign.mkdir(parents=True)
     (foreign / "vol_data.json").write_text("{}")
-    problems = remove_orphans(node.pods_dir, (), node.volumes.release_orphan)
-    assert "left in a volume directory" in problems["u"]
+    problem = remove_orphan(node.pods_dir / "u", node.volumes.release_orphan)
+    assert problem is not None
+    assert "left in a volume directory" in problem
     assert (foreign / "vol_data.json").exists()
 
 
@@ -474,6 +476,29 @@ async def test_a_sweep_is_followed_by_another_until_nothing_is_found(node: Node)
         await directories.close()
     assert len(again) == 3
     assert swept == [(1, 1), (1, 1), (0, 0), (1, 0), (0, 0)]
+
+
+async def test_a_pod_that_comes_while_the_threads_are_busy_keeps_its_directory(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    known: set[str] = set()
+    removed: list[str] = []
+    swept: list[tuple[int, int]] = []
+    directories = PodDirectories(
+        node.pods_dir,
+        release=removed.append,
+        swept=lambda found, left: swept.append((found, left)),
+        wanted=lambda uid: uid in known,
+    )
+    (node.pods_dir / "gone").mkdir(parents=True)
+    directories.sweep_soon(())
+    known.add("new")
+    (node.pods_dir / "new").mkdir()
+    await directories.close()
+    assert removed == ["gone"]
+    assert (node.pods_dir / "new").is_dir()
+    assert swept == [(1, 0)]
+    assert not caplog.records
 
 
 async def test_disks_of_others_that_do_not_answer_hold_up_their_pods_only(
