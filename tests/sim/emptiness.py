@@ -27,6 +27,7 @@ IDLE_TASKS = {
     "node",
     "node-lease",
     "own-node",
+    "services",
     "static-pods-mirrors",
 }
 """What an idle agent runs."""

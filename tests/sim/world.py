@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,8 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.volumes.build import PodSurroundings
+from kubeletpy.volumes.container_mounts import RuntimeFeatures
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
 from tests.sim.client import Connection, RuntimeClient
@@ -62,9 +65,11 @@ class World:
         events: bool = True,
         static: bool = False,
         manifest_url: str = "",
+        volumes: bool = False,
     ) -> None:
         self.seed = seed
         self.manifest_url = manifest_url
+        self.has_volumes = volumes
         self.loop = cast(SimLoop, asyncio.get_running_loop())
         self.history = History(seed)
         self.root = root
@@ -95,6 +100,7 @@ class World:
         self.steps = 0
         self.on_step: OnStep | None = None
         self.agent: Agent | None = None
+        self._surroundings: PodSurroundings | None = None
         self._main: asyncio.Task[None] | None = None
         self._deaths: list[asyncio.Task[None]] = []
         for name in scripts.ALL:
@@ -130,7 +136,7 @@ class World:
         )
         root, logs = self.root / "kubelet", self.root / "log"
         root.mkdir(exist_ok=True)
-        return AgentParts(
+        parts = AgentParts(
             runtime=client,
             images=client,
             clock=self.clock,
@@ -149,6 +155,18 @@ class World:
             concurrent_starts=6,
             rng=self.rng(f"agent {life}"),
         )
+        return self._with_volumes(parts) if self.has_volumes else parts
+
+    def _with_volumes(self, parts: AgentParts) -> AgentParts:
+        self._surroundings = surroundings = PodSurroundings(
+            parts.root_dir / "pods",
+            parts.kube_api,
+            self.clock,
+            parts.seams,
+            features=RuntimeFeatures(True, True, frozenset()),
+            rng=self.rng(f"surroundings {self.life}"),
+        )
+        return replace(parts, seams=surroundings.seams, volumes=surroundings.volumes)
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
         def step(where: str, what: str) -> None:
@@ -190,6 +208,8 @@ class World:
         await asyncio.wait([self._main], timeout=STOP_WITHIN)
         if not self._main.done():
             self.history.violated(f"the agent did not stop within {STOP_WITHIN} s")
+        if self._surroundings is not None:
+            await self._surroundings.close()
         await asyncio.sleep(0)
         self.alive = False
         given_up = self._calls_under_way()
