@@ -16,6 +16,7 @@ from kubeletpy.podworkers.pod_directories import remove_orphan
 from kubeletpy.volumes.ownership import give_to_group
 from kubeletpy.volumes.paths import PodPaths
 from kubeletpy.volumes.teardown import take_down
+from tests.descriptors import open_descriptors
 
 DEPTH = 3000
 """More than Python's stack, and than a process has descriptors by default."""
@@ -39,10 +40,10 @@ def deep(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_pod_can_not_stay_by_the_depth_of_its_directories(deep: Path, tmp_path: Path) -> None:
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    descriptors = open_descriptors()
     take_down(PodPaths(str(tmp_path), "uid"))
     assert not deep.exists()
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert open_descriptors() == descriptors
 
 
 @pytest.mark.parametrize("folder", ["plugins", "volumes"])

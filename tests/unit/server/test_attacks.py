@@ -23,6 +23,7 @@ from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.streaming.options import TUNNEL, V5
 from kubeletpy.wire import spdy
+from tests.descriptors import open_descriptors
 from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
@@ -380,10 +381,6 @@ async def test_a_runtime_that_speaks_nonsense(
 # -- hundreds of streams, and clients that vanish --------------------------------------------------
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def reset(writer: asyncio.StreamWriter) -> None:
     """Vanish: the peer gets a RST, not an end."""
     sock = writer.get_extra_info("socket")
@@ -426,11 +423,11 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
 
         await storm(5)  # what is made once, such as the threads that read files
         await asyncio.sleep(0.2)
-        tasks, fds = len(asyncio.all_tasks()), descriptors()
+        tasks, fds = len(asyncio.all_tasks()), open_descriptors()
         for _ in range(2):
             await storm(150)
             await settled(lambda: len(asyncio.all_tasks()), tasks)
-            await settled(descriptors, fds + 8)
+            await settled(open_descriptors, fds + 8)
 
 
 async def test_the_health_port_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kubeletpy.stats import tree_walk
 from kubeletpy.stats.tree_walk import walk
+from tests.descriptors import open_descriptors
 
 BLOCK = b"x" * 4096
 
@@ -81,11 +82,11 @@ def test_a_tree_of_great_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for _ in range(40):
         deep /= "d"
     file(deep / "f")
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     found = walk(str(tmp_path))
     assert found is not None
     assert (found.inodes, found.at_least) == (20, True)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before, "every directory is closed"
+    assert open_descriptors() == before, "every directory is closed"
 
 
 def test_directories_that_wait_are_bounded_and_files_are_not(

@@ -14,6 +14,7 @@ from kubeletpy.volumes.paths import UnsafePath
 from kubeletpy.volumes.safe_path import open_beneath
 from kubeletpy.volumes.sub_path import bind_sub_path
 from kubeletpy.volumes.syscalls import mounts_below, unmount
+from tests.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -89,13 +90,13 @@ def test_nothing_is_made_outside(volume: Path) -> None:
 
 
 def test_descriptors_are_given_back(volume: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     for path in ("a/b/file", "out", "loop", "none"):
         try:
             os.close(open_beneath(str(volume), [path]))
         except (UnsafePath, OSError):
             continue
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
 
 
 @pytest.fixture

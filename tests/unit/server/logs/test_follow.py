@@ -19,6 +19,7 @@ from kubeletpy.server.logs.choice import LogOptions
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
+from tests.descriptors import open_descriptors
 
 LINE = "2026-01-02T03:04:05.1Z stdout F %s\n"
 
@@ -83,10 +84,6 @@ async def container(tmp_path: Path) -> AsyncIterator[Container]:
     yield made
     made.file.close()
     made.streams.close()
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
 async def test_lines_come_as_they_are_written_until_the_container_ends(
@@ -219,17 +216,17 @@ async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container)
 
 
 async def test_clients_that_leave_leave_nothing(container: Container) -> None:
-    before = descriptors()
+    before = open_descriptors()
     tasks = [await container.follow() for _ in range(200)]
     await asyncio.sleep(0)
     container.say("x")
     await container.until("x\n")
-    assert descriptors() <= before + 201, "one watch for all"
+    assert open_descriptors() <= before + 201, "one watch for all"
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     async with asyncio.timeout(5):
-        while descriptors() > before + 1:  # noqa: ASYNC110 - threads close what they were reading
+        while open_descriptors() > before + 1:  # noqa: ASYNC110 - threads close what they were reading
             await asyncio.sleep(0.01)
     assert len(container.streams._watches) == 0
     assert container.streams._changes._waiting == {}
