@@ -15,7 +15,7 @@ from dataclasses import replace
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.history import DecisionHistory, LastStep, why_terminating
+from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.kill_waits import KillWaits
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import (
@@ -34,7 +34,6 @@ from kubeletpy.podworkers.records import (
     Forgotten,
     Interrupt,
     RunStep,
-    Stage,
     StepEnded,
     Terminated,
     TimerFired,
@@ -46,6 +45,7 @@ from kubeletpy.podworkers.records import (
 from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.step_notes import StepNotes
 from kubeletpy.podworkers.steps import StepRunner
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.runtime_manager.results import Decision
@@ -98,14 +98,11 @@ class PodWorkers(WorkerQueries):
         self._rng = rng or random.Random()
         self._current_pod = current_pod
         self._allocated = allocated
-        self.history = history or DecisionHistory()
+        self.notes = StepNotes(history or DecisionHistory(), metrics or NoWorkerMetrics())
         self.traces = Traces() if traces is None else traces
-        self.last_steps: dict[str, LastStep] = {}
-        """How the last step of each pod ended, for explain."""
         self._steps = StepRunner(
             syncer, cache, runtime, recorder, traces=self.traces, ends=self._ends
         )
-        self._metrics = metrics or NoWorkerMetrics()
         self._on_finished = on_finished
         self._event_log = event_log
         self._tasks: dict[str, asyncio.Task[SyncOutcome]] = {}
@@ -176,7 +173,7 @@ class PodWorkers(WorkerQueries):
 
     def decided(self, uid: str, decisions: Iterable[Decision]) -> None:
         """Keep decisions of a step that still runs."""
-        self.history.add(uid, decisions, self._clock.now())
+        self.notes.history.add(uid, decisions, self._clock.now())
 
     def next_step_in(self, uid: str) -> float | None:
         """Seconds until a pod is looked at again by itself; None when nothing is set."""
@@ -221,7 +218,7 @@ class PodWorkers(WorkerQueries):
             case Finished(uid) | Forgotten(uid):
                 self._cancel_timer(uid)
                 self._changed.discard(uid)
-                self.last_steps.pop(uid, None)
+                self.notes.gone(uid)
                 self.traces.gone(uid)
                 self._cache.confirm_absent(uid)
                 self._on_finished(uid)
@@ -249,13 +246,10 @@ class PodWorkers(WorkerQueries):
     def _start(self, step: RunStep) -> None:
         self._cancel_timer(step.uid)
         self._changed.discard(step.uid)
-        loop = asyncio.get_running_loop()
-        if step.work.pod is not None and step.uid not in self.last_steps:
-            self._metrics.pod_taken_on(len(step.work.pod.containers))
-        if step.work.type is UpdateType.CREATE and step.work.received_at:
-            self._metrics.worker_started(loop.time() - step.work.received_at)
-        self._note_start(step)
-        task = loop.create_task(self._steps.run(step), name=f"pod-worker {step.uid}")
+        self.notes.begins(step, self.machine.records[step.uid], self._clock.now())
+        task = asyncio.get_running_loop().create_task(
+            self._steps.run(step), name=f"pod-worker {step.uid}"
+        )
         self._tasks[step.uid] = task
         task.add_done_callback(lambda done: self._done(step, done))
 
@@ -278,30 +272,10 @@ class PodWorkers(WorkerQueries):
                 # a task boundary: a fault in one pod's step must not end the agent or the pod
                 outcome = SyncOutcome(error=f"{type(error).__name__}: {error}")
                 log.error("step of pod failed", extra={"uid": step.uid}, exc_info=error)
-        if outcome is not None:
-            self._note(step, outcome, now)
-        self.last_steps[step.uid] = LastStep(step.stage, outcome, now)
+        self.notes.ended(step, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
         self._handle(StepEnded(step.uid, outcome, now, jitter))
         self._look_again(step.uid)
-
-    def _note_start(self, step: RunStep) -> None:
-        """Why the pod ends, and within what time."""
-        if step.stage is Stage.TERMINATING:
-            why = why_terminating(self.machine.records[step.uid], step.grace)
-            self.history.add_once(step.uid, why, self._clock.now())
-
-    def _note(self, step: RunStep, outcome: SyncOutcome, now: float) -> None:
-        decisions = list(outcome.decisions)
-        if outcome.error and not outcome.waiting:
-            decisions.append(Decision(f"{step.stage} failed", outcome.error))
-            log.debug("step failed", extra={"uid": step.uid, "error": outcome.error})
-        self.history.add(step.uid, decisions, now)
-        if step.work.received_at:
-            finished = step.stage is Stage.TERMINATED and not outcome.error
-            operation = "terminated" if finished else step.work.type.value
-            now_loop = asyncio.get_running_loop().time()
-            self._metrics.step_done(operation, now_loop - step.work.received_at)
 
     def _look_again(self, uid: str) -> None:
         """A change seen during the step: new to the worker unless its own status came later."""

@@ -82,7 +82,7 @@ class SyncLoop:
             statuses,
             recorder,
             clock,
-            history=workers.history,
+            history=workers.notes.history,
             active=self.active_pods,
             current=pods.get,
             start=self._admitted,

@@ -106,6 +106,13 @@ class RecordingSyncer:
         return [verb for verb, _ in self.calls]
 
 
+def make_workers(
+    syncer: RecordingSyncer, cache: PodStatusCache, runtime: Any, recorder: Recorder, **more: Any
+) -> PodWorkers:
+    """Workers whose jitter is the same each time."""
+    return PodWorkers(syncer, cache, runtime, recorder, LoopClock(), rng=random.Random(1), **more)
+
+
 class Setup:
     def __init__(self, populated: bool = True) -> None:
         self.syncer, self.runtime, self.recorder = RecordingSyncer(), FakeRuntime(), Recorder()
@@ -113,13 +120,11 @@ class Setup:
         self.cache.populated = populated
         self.log: list[Event] = []
         self.metrics = Metrics()
-        self.workers = PodWorkers(
+        self.workers = make_workers(
             self.syncer,
             self.cache,
-            self.runtime,  # type: ignore[arg-type]
+            self.runtime,
             self.recorder,
-            LoopClock(),
-            rng=random.Random(1),
             event_log=self.log.append,
             metrics=self.metrics.workers,
         )
@@ -250,7 +255,7 @@ async def test_a_fault_in_a_step_ends_neither_pod_nor_agent() -> None:
     s.send(UpdateType.CREATE)
     await asyncio.sleep(20)
     assert len(s.syncer.calls) >= 2
-    assert any("KeyError" in entry.decision.why for entry in s.workers.history.of(UID))
+    assert any("KeyError" in entry.decision.why for entry in s.workers.notes.history.of(UID))
 
 
 @on_virtual_time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,14 +16,13 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import NAMELESS
 from tests.unit.podworkers.builders import pod_object, runtime_status
-from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer
+from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer, make_workers
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 
@@ -72,13 +70,11 @@ class Node:
         self.deleted_mirrors: list[str] = []
         self.found: list[NodePods] = []
         self.told: list[str] = []
-        self.workers = PodWorkers(
+        self.workers = make_workers(
             self.syncer,
             self.cache,
-            self.runtime,  # type: ignore[arg-type]
+            self.runtime,
             self.recorder,
-            LoopClock(),
-            rng=random.Random(1),
             current_pod=self.pods.current,
             on_finished=self.pod_finished,
         )
