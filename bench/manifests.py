@@ -25,27 +25,30 @@ SCRIPT = "trap 'exit 0' TERM; sleep 100000 & wait"
 _NOW = "2030-01-01T00:00:00Z"
 
 
-def manifest(name: str, node: str) -> JSON:
-    """A bound pod: one container that runs until SIGTERM and then is not restarted."""
+def bound_pod(name: str, node: str, **spec: Any) -> JSON:
+    """A pod that is on its node already, and has no token unless ``spec`` mounts one."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "bench"}},
         "spec": {
             "nodeName": node,
-            "restartPolicy": "Never",
             "dnsPolicy": "Default",
             "automountServiceAccountToken": False,
-            "containers": [
-                {
-                    "name": CONTAINER,
-                    "image": BUSYBOX,
-                    "command": ["/bin/sh", "-c", SCRIPT],
-                    "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
-                }
-            ],
+            **spec,
         },
     }
+
+
+def manifest(name: str, node: str) -> JSON:
+    """A bound pod: one container that runs until SIGTERM and then is not restarted."""
+    container = {
+        "name": CONTAINER,
+        "image": BUSYBOX,
+        "command": ["/bin/sh", "-c", SCRIPT],
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+    }
+    return bound_pod(name, node, restartPolicy="Never", containers=[container])
 
 
 def sandbox_config(pod: Pod, directory: Path) -> cri.PodSandboxConfig:

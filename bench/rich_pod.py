@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.manifests import NAMESPACE, SCRIPT, settings
+from bench.manifests import NAMESPACE, SCRIPT, bound_pod, settings
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.pod import ContainerKind, Pod
@@ -48,22 +48,16 @@ def manifest(name: str, node: str) -> JSON:
     """A bound pod with two init containers, a sidecar, three probed containers, five volumes."""
     runs = ["/bin/sh", "-c", SCRIPT]
     probe = {"exec": {"command": PROBE}, "periodSeconds": 1, "timeoutSeconds": 5}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "bench"}},
-        "spec": {
-            "nodeName": node,
-            "dnsPolicy": "Default",
-            "automountServiceAccountToken": False,
-            "volumes": [{"name": key, **volume} for key, volume in VOLUMES.items()],
-            "initContainers": [
-                *(_container(each, ["/bin/true"]) for each in INIT),
-                {**_container(SIDECAR, runs), "restartPolicy": "Always"},
-            ],
-            "containers": [{**_container(each, runs), "readinessProbe": probe} for each in MAIN],
-        },
-    }
+    return bound_pod(
+        name,
+        node,
+        volumes=[{"name": key, **volume} for key, volume in VOLUMES.items()],
+        initContainers=[
+            *(_container(each, ["/bin/true"]) for each in INIT),
+            {**_container(SIDECAR, runs), "restartPolicy": "Always"},
+        ],
+        containers=[{**_container(each, runs), "readinessProbe": probe} for each in MAIN],
+    )
 
 
 def _container(name: str, command: list[str]) -> JSON:
