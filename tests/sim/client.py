@@ -257,6 +257,19 @@ class RuntimeClient:
     async def reopen_container_log(self, container_id: str) -> None:
         await self._read("ReopenContainerLog", lambda: None)
 
+    async def update_pod_sandbox_resources(
+        self,
+        pod_sandbox_id: str,
+        overhead: cri.LinuxContainerResources | None,
+        resources: cri.LinuxContainerResources | None,
+    ) -> None:
+        if self._runtime.events is None:
+            raise Unimplemented("UpdatePodSandboxResources", "unknown method")
+        await self._call(
+            "UpdatePodSandboxResources",
+            lambda: self._runtime.update_pod_sandbox_resources(pod_sandbox_id, resources),
+        )
+
     async def update_container_resources(
         self,
         container_id: str,

@@ -197,6 +197,16 @@ class SimRuntime:
         await self._takes(0.005, 0.03)
         self._forget(container)
 
+    async def update_pod_sandbox_resources(
+        self, sandbox_id: str, resources: cri.LinuxContainerResources | None
+    ) -> None:
+        await self._takes(0.002, 0.01)
+        sandbox = self.sandboxes.get(sandbox_id)
+        if sandbox is None:
+            raise NotFound("UpdatePodSandboxResources", "not found", target=sandbox_id)
+        if resources is not None:
+            sandbox.config.linux.resources.CopyFrom(resources)
+
     async def update_container_resources(
         self, container_id: str, linux: cri.LinuxContainerResources
     ) -> None:

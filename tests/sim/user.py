@@ -145,6 +145,20 @@ class User:
             subresource="resize",
         )
 
+    def resize_whole(self, name: str, new: JSON) -> None:
+        """Change the resources of a pod as a whole."""
+        self._say(f"pod {name} is resized to {new}")
+        patch = [{"op": "replace", "path": "/spec/resources", "value": new}]
+        self._registry.patch(
+            ADMIN,
+            "pods",
+            name,
+            patch,
+            NAMESPACE,
+            patch_type="application/json-patch+json",
+            subresource="resize",
+        )
+
     def annotate(self, name: str, value: str) -> None:
         """Change an annotation, which must change nothing in the runtime."""
         self._say(f"pod {name}: annotation {value}")

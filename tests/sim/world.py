@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +18,6 @@ from kubeletpy.node.options import NodeOptions
 from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.volumes.build import PodSurroundings
-from kubeletpy.volumes.container_mounts import RuntimeFeatures
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
 from tests.sim.client import Connection, RuntimeClient
@@ -29,6 +27,8 @@ from tests.sim.history import History, Violation
 from tests.sim.images import pull_records
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, spawn
+from tests.sim.more_parts import with_groups, with_volumes
+from tests.sim.pod_groups import PodGroups
 from tests.sim.runtime import SimRuntime
 from tests.sim.truth import Truth
 from tests.sim.user import User, pull_secret
@@ -66,12 +66,14 @@ class World:
         static: bool = False,
         manifest_url: str = "",
         volumes: bool = False,
+        pod_groups: bool = False,
     ) -> None:
         self.seed = seed
         self.manifest_url = manifest_url
         self.has_volumes = volumes
         self.loop = cast(SimLoop, asyncio.get_running_loop())
         self.history = History(seed)
+        self.groups = PodGroups(self.history) if pod_groups else None
         self.root = root
         self.clock = LoopClock()
         self.runtime = SimRuntime(self.rng("runtime"), self.history, events=events)
@@ -155,18 +157,11 @@ class World:
             concurrent_starts=6,
             rng=self.rng(f"agent {life}"),
         )
-        return self._with_volumes(parts) if self.has_volumes else parts
-
-    def _with_volumes(self, parts: AgentParts) -> AgentParts:
-        self._surroundings = surroundings = PodSurroundings(
-            parts.root_dir / "pods",
-            parts.kube_api,
-            self.clock,
-            parts.seams,
-            features=RuntimeFeatures(True, True, frozenset()),
-            rng=self.rng(f"surroundings {self.life}"),
-        )
-        return replace(parts, seams=surroundings.seams, volumes=surroundings.volumes)
+        if self.groups is not None:
+            parts = with_groups(parts, self.groups, step)
+        if self.has_volumes:
+            parts, self._surroundings = with_volumes(parts, self.rng(f"surroundings {life}"))
+        return parts
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
         def step(where: str, what: str) -> None:

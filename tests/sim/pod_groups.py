@@ -1,0 +1,69 @@
+"""The cgroups of whole pods, as the kernel keeps them: they outlive the agents that write them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, replace
+
+from kubeletpy.cgroups.values import PodCgroupSettings, pod_resources
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.pod_limits import PodLimits, PodLimitsError
+from tests.sim.client import Step
+from tests.sim.history import History
+
+
+class PodGroups:
+    """By uid."""
+
+    def __init__(self, history: History) -> None:
+        self.limits: dict[str, PodLimits] = {}
+        self.refusal = ""
+        """Why the kernel takes no new limits; empty: it does."""
+        self._history = history
+
+    def make(self, pod: Pod) -> str:
+        """Where a pod's sandbox goes: a group that has the pod's limits when it is made."""
+        self.limits.setdefault(pod.uid, wanted(pod))
+        return ""
+
+    async def write(self, uid: str, limits: PodLimits) -> None:
+        """Set those that are given."""
+        await asyncio.sleep(0.001)
+        if self.refusal:
+            raise PodLimitsError(self.refusal)
+        given = {each.name: getattr(limits, each.name) for each in fields(limits)}
+        given = {name: value for name, value in given.items() if value is not None}
+        self.limits[uid] = replace(self.limits[uid], **given)
+        self._history.note("kernel", f"pod {uid[:8]} has {given}")
+
+
+class GroupsOfOneLife:
+    """The kernel as one life of the agent reaches it: kubeletpy's PodCgroupLimits."""
+
+    def __init__(self, groups: PodGroups, step: Step) -> None:
+        self._groups = groups
+        self._step = step
+
+    def wanted(self, pod: Pod) -> PodLimits | None:
+        """What the pod asks for."""
+        return wanted(pod)
+
+    def current(self, pod: Pod) -> PodLimits:
+        """What its group has."""
+        return self._groups.limits[pod.uid]
+
+    def memory_usage(self, pod: Pod) -> int:
+        """Next to nothing."""
+        return 1 << 20
+
+    async def write(self, pod: Pod, limits: PodLimits) -> None:
+        """Set those that are given."""
+        self._step("call", "write cgroup")
+        await self._groups.write(pod.uid, limits)
+        self._step("answer", "write cgroup")
+
+
+def wanted(pod: Pod) -> PodLimits:
+    """The limits of a pod's group, by the rules for real ones."""
+    found = pod_resources(pod, PodCgroupSettings())
+    return PodLimits(found.shares, found.quota_us, found.period_us, found.memory or None)
