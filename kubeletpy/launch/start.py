@@ -8,52 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from kubeletpy import serving
-from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent import Agent
-from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.machine import read_kernel_facts
-from kubeletpy.cgroups.setup import set_up
-from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
 from kubeletpy.config.gates import GATES
-from kubeletpy.host.uptime import booted_at, process_started_at
-from kubeletpy.images.node_credentials import NodeCredentials, default_paths
+from kubeletpy.launch.assembly import Ground, make_parts
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
-from kubeletpy.launch.image_credentials import make_providers, open_pull_records
 from kubeletpy.launch.node import (
     KUBELET_VERSION,
     find_node_ips,
     node_name,
     node_options,
-    shutdown_periods,
 )
-from kubeletpy.launch.pods import (
-    container_gc_policy,
-    host_dns,
-    image_gc_policy,
-    pull_settings,
-    resize_rules,
-    runtime_settings,
-    static_pods,
-)
-from kubeletpy.launch.runtime import mount_features, wait_for_runtime
+from kubeletpy.launch.runtime import wait_for_runtime
 from kubeletpy.launch.serving_certificate import serving_certificate
-from kubeletpy.launch.storage import storage_meter
-from kubeletpy.launch.user_namespaces import open_user_namespaces
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.facts import read_machine_facts
-from kubeletpy.node.resources import allocatable, capacity
-from kubeletpy.node.runtime_classes import RuntimeClassHandlers
-from kubeletpy.parts import AgentParts
-from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
-from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.server.build import Ports, ServerError
 from kubeletpy.server.health import HealthServer, NotLoopback
-from kubeletpy.volumes.build import PodSurroundings
 from kubeletpy.volumes.syscalls import share
 
 log = logging.getLogger(__name__)
@@ -75,24 +51,11 @@ async def run_agent(loaded: LoadedConfig) -> None:
 async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     """Connect to everything and build the agent; what must be closed goes on the stack."""
     settings, flags = loaded.settings, loaded.node
-    metrics = Metrics()
-    metrics.process.set_build(KUBELET_VERSION)
-    metrics.process.set_features(
-        {name: (GATES[name].stage, on) for name, on in settings.feature_gates.effective.items()}
-    )
+    metrics = _metrics(settings)
     root = Path(flags.root_dir)
     _make_root(root)
     facts = read_machine_facts(root)
-    try:
-        runtime = RemoteRuntime(
-            settings.container_runtime_endpoint,
-            image_endpoint=settings.image_endpoint,
-            request_timeout=settings.runtime_request_timeout,
-            metrics=metrics.runtime,
-        )
-    except EndpointError as error:
-        raise LaunchError(str(error)) from error
-    stack.push_async_callback(runtime.close)
+    runtime = _connect(settings, metrics, stack)
     ports = _bind_ports(settings, flags, stack)
     identity = await join(settings, flags, node_name(flags, facts), metrics, stack)
     client = identity.client if identity else None
@@ -102,88 +65,20 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     options = node_options(settings, flags, facts)
     if ports is not None:
         options = replace(options, kubelet_port=ports.port)
-    kernel = read_kernel_facts()
-    try:
-        tree = await set_up(
-            settings,
-            kernel,
-            runtime,
-            capacity=capacity(facts, options),
-            reserved_cpus=options.reserved_cpus,
-            losing_support=metrics.runtime.losing_support,
-        )
-    except CgroupError as error:
-        raise LaunchError(f"cgroups of pods: {error}") from error
-    surroundings = PodSurroundings(
-        root / "pods",
-        client,
-        SystemClock(),
-        Seams(
-            runtime_handler=RuntimeClassHandlers(client).handler,
-            host_dns=lambda: host_dns(settings.resolv_conf),
-        ),
-        features=mount_features(info),
-        cluster_domain=settings.cluster_domain,
-        node_ips=node_ips,
-        allocatable=allocatable(capacity(facts, options), options),
-        metrics=metrics.volumes,
-    )
-    stack.push_async_callback(surroundings.close)
-    runtime_rules = runtime_settings(settings, flags, facts, node_ips, kernel)
-    parts = AgentParts(
-        runtime=runtime,
-        images=runtime,
-        clock=SystemClock(),
-        root_dir=root,
-        node=options,
-        facts=facts,
-        node_ips=node_ips,
-        runtime_info=info,
-        kube_api=client,
-        heartbeat_api=client and client.limited(qps=0, burst=0, timeout=_heartbeat_s(settings)),
-        events_api=client
-        and client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
-        runtime_settings=runtime_rules,
-        resizes=resize_rules(settings, runtime_rules),
-        seams=surroundings.seams,
-        volumes=surroundings.volumes,
-        storage=storage_meter(settings, runtime, str(root)),
-        cgroups=tree,
-        user_namespaces=await open_user_namespaces(settings, root / "pods", info, runtime),
-        admission=NodeState(
-            allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
-            kernel_version=facts.kernel_version,
-            apparmor=kernel.apparmor,
-            pod_level_resources=settings.feature_gates.enabled("PodLevelResources"),
-            declared_features=options.declared_features
-            if settings.feature_gates.enabled("NodeDeclaredFeatures")
-            else None,
-        ),
-        pulls=pull_settings(settings),
-        node_credentials=NodeCredentials(default_paths(root, Path.home())),
-        credential_providers=make_providers(
-            settings,
-            flags,
-            api=client,
-            tokens=surroundings.tokens,
-            metrics=metrics,
-            stack=stack,
-        ),
-        pull_records=await open_pull_records(
-            settings, root, runtime, SystemClock(), metrics=metrics, stack=stack
-        ),
-        image_gc=image_gc_policy(settings),
-        container_gc=container_gc_policy(flags),
-        static_pods=static_pods(settings),
-        requeue=RequeueSettings(sync_frequency=settings.sync_frequency),
-        shutdown_periods=shutdown_periods(settings),
-        max_crash_loop_delay_s=settings.crash_loop_back_off.max_container_restart_period,
+    ground = Ground(
+        settings=settings,
+        flags=flags,
+        root=root,
         metrics=metrics,
-        booted_at=booted_at(SystemClock().now()),
-        started_at=process_started_at(SystemClock().now()),
-        on_connection=runtime.add_listener,
+        runtime=runtime,
+        client=client,
+        info=info,
+        facts=facts,
+        kernel=read_kernel_facts(),
+        node_ips=node_ips,
+        options=options,
     )
-    agent = Agent(parts)
+    agent = Agent(await make_parts(ground, stack))
     agent.companions += identity.tasks if identity else []
     serving_pair = await serving_certificate(agent, settings, flags, client)
     await _serve_health(settings, agent, stack)
@@ -204,6 +99,29 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     await agent.explain.start()
     stack.push_async_callback(agent.explain.close)
     return agent
+
+
+def _metrics(settings: KubeletSettings) -> Metrics:
+    metrics = Metrics()
+    metrics.process.set_build(KUBELET_VERSION)
+    metrics.process.set_features(
+        {name: (GATES[name].stage, on) for name, on in settings.feature_gates.effective.items()}
+    )
+    return metrics
+
+
+def _connect(settings: KubeletSettings, metrics: Metrics, stack: AsyncExitStack) -> RemoteRuntime:
+    try:
+        runtime = RemoteRuntime(
+            settings.container_runtime_endpoint,
+            image_endpoint=settings.image_endpoint,
+            request_timeout=settings.runtime_request_timeout,
+            metrics=metrics.runtime,
+        )
+    except EndpointError as error:
+        raise LaunchError(str(error)) from error
+    stack.push_async_callback(runtime.close)
+    return runtime
 
 
 def _bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
@@ -236,10 +154,6 @@ def _share_root(root: Path) -> None:
             "mountPropagation of hostPath volumes there does nothing",
             extra={"directory": str(root), "why": str(error)},
         )
-
-
-def _heartbeat_s(settings: KubeletSettings) -> float:
-    return min(settings.node_status_update_frequency, settings.node_lease_duration_seconds)
 
 
 async def _serve_health(settings: KubeletSettings, agent: Agent, stack: AsyncExitStack) -> None:
