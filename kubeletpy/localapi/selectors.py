@@ -116,6 +116,7 @@ _FIELDS: dict[str, dict[str, Callable[[JSON], str]]] = {
         "spec.hostNetwork": _path("spec", "hostNetwork", absent="false"),
     },
     "nodes": {"spec.unschedulable": _path("spec", "unschedulable", absent="false")},
+    "services": _paths("spec.clusterIP", "spec.type"),
     "secrets": _paths("type"),
     "namespaces": _paths("status.phase"),
     "certificatesigningrequests.certificates.k8s.io": _paths("spec.signerName"),

@@ -5,12 +5,12 @@ Pure: everything it needs is in :class:`StatusInputs`. It must never store or se
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
+from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import qos_class
@@ -260,31 +260,9 @@ def _conditions(
     return made
 
 
-def _family(ip: str) -> int:
-    try:
-        return ipaddress.ip_address(ip).version
-    except ValueError:
-        return 0
-
-
-def order_pod_ips(ips: Iterable[str], host_ips: Sequence[str]) -> list[str]:
-    """At most one address per family, the node's preferred family first; nonsense dropped."""
-    first: dict[int, str] = {}
-    for ip in ips:
-        family = _family(ip)
-        if family:
-            first.setdefault(family, ip)
-    preferred = _family(host_ips[0]) if host_ips else 4
-    return [first[family] for family in sorted(first, key=lambda family: family != preferred)]
-
-
 def _with_addresses(inputs: StatusInputs, status: api.PodStatus) -> api.PodStatus:
-    pod_ips = order_pod_ips(inputs.runtime.ips, inputs.host_ips)
+    pod_ips = pod_addresses(inputs.pod, inputs.runtime.ips, inputs.host_ips)
     host_ips = list(inputs.host_ips[:2])
-    if inputs.pod.host_network and host_ips:
-        pod_ips = pod_ips or host_ips[:1]
-        if len(host_ips) == 2 and len(pod_ips) == 1 and _family(pod_ips[0]) != _family(host_ips[1]):
-            pod_ips.append(host_ips[1])
     if host_ips:
         status["hostIP"] = host_ips[0]
         status["hostIPs"] = [{"ip": ip} for ip in host_ips]

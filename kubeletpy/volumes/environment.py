@@ -21,6 +21,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import ObjectKey, WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
+from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError
@@ -69,6 +70,8 @@ class ContainerEnvironment:
         Raises:
             ContainerConfigError: an object could not be read.
         """
+        if pod.host_network:
+            pod_ips = tuple(pod_addresses(pod, pod_ips, self._host_ips))
         facts = NodeFacts(pod_ips, self._host_ips, self._allocatable)
         services = await self.services(pod)
         refs = set(environment_objects([container]))

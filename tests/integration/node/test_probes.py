@@ -220,3 +220,16 @@ def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: st
     node.wait_event(namespace, "hangs", "Unhealthy: Readiness probe failed: command timed out: ")
     found = node.pod(namespace, "hangs")
     assert not is_ready(found), json.dumps(found["status"])
+
+
+def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(
+    node: Node, namespace: str
+) -> None:
+    """Its output stays open for longer than the probe's time limit, and the runtime waits."""
+    probe = {
+        "exec": {"command": ["sh", "-c", "sleep 8 & exit 1"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 1,
+    }
+    node.apply(pod("leaves", container(readinessProbe=probe)), namespace=namespace)
+    node.wait_event(namespace, "leaves", "Unhealthy: Readiness probe failed", timeout=40)

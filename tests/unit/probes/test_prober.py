@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from tests.unit.handlers.servers import answering, redirecting, serving
 from tests.unit.images.fake_images import Events
 from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import on_virtual_time
 
 OK, BAD = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE
 
@@ -27,9 +29,12 @@ class Runtime:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.commands: list[tuple[str, list[str], float]] = []
+        self.takes = 0.0
+        """Seconds until an answer."""
 
     async def exec_sync(self, container_id: str, cmd: Any, timeout: float) -> Any:
         self.commands.append((container_id, list(cmd), timeout))
+        await asyncio.sleep(self.takes)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -86,6 +91,17 @@ async def test_a_timeout_is_a_failure() -> None:
         'Warning Unhealthy: Liveness probe failed: command timed out: "check '
         '$(A)-$(B)-$(C)-$(A)" timed out after 7s'
     ]
+
+
+@on_virtual_time
+async def test_an_answer_that_comes_after_the_limit_counts() -> None:
+    """As of ``sleep 10 & exit 1``: the command has ended, something holds its output open."""
+    runtime = Runtime(cri.ExecSyncResponse(exit_code=1))
+    runtime.takes = 100
+    prober = Prober(runtime, Events())  # type: ignore[arg-type]
+    outcome, _ = await prober.run(target({**COMMAND, "timeoutSeconds": 1}), quietly=False)
+    prober.close()
+    assert (outcome, len(runtime.commands)) == (BAD, 1)
 
 
 async def test_what_cannot_be_run_is_tried_again_and_then_told() -> None:

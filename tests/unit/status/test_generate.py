@@ -10,7 +10,7 @@ from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status.finish import finished_status
-from kubeletpy.status.generate import deadline, generate_api_pod_status, order_pod_ips
+from kubeletpy.status.generate import deadline, generate_api_pod_status
 
 from .samples import NOW, inputs, pod, record, runtime, shown
 
@@ -200,19 +200,6 @@ def test_host_network_pods_have_the_nodes_address() -> None:
     has = type(has)(**{**{f: getattr(has, f) for f in has.__slots__}, "ips": ()})
     status = generate_api_pod_status(inputs(pod(hostNetwork=True), has))
     assert status["podIP"] == "192.168.0.9"
-
-
-@pytest.mark.parametrize(
-    ("ips", "hosts", "ordered"),
-    [
-        (("fd00::1", "10.0.0.1"), ("192.168.0.1",), ["10.0.0.1", "fd00::1"]),
-        (("10.0.0.1", "fd00::1"), ("fd00::9",), ["fd00::1", "10.0.0.1"]),
-        (("10.0.0.1", "10.0.0.2"), (), ["10.0.0.1"]),
-        (("nonsense",), (), []),
-    ],
-)
-def test_pod_ip_order(ips: Any, hosts: Any, ordered: list[str]) -> None:
-    assert order_pod_ips(ips, hosts) == ordered
 
 
 @pytest.mark.parametrize(

@@ -433,6 +433,18 @@ async def test_an_environment_reads_objects_and_files(node: Node) -> None:
         sources.file_key(cast(Any, file))
 
 
+@pytest.mark.parametrize(
+    ("host_network", "ips", "pod_ips"),
+    [(False, ("10.0.0.1",), ("10.0.0.1",)), (False, (), ()), (True, (), ("192.168.0.9",))],
+)
+async def test_a_container_on_the_hosts_network_has_the_nodes_address(
+    node: Node, host_network: bool, ips: tuple[str, ...], pod_ips: tuple[str, ...]
+) -> None:
+    pod = pod_of(hostNetwork=host_network)
+    environment = ContainerEnvironment(node.pods_dir, node.objects, host_ips=("192.168.0.9",))
+    assert (await environment.inputs(pod, pod.containers[0], ips)).facts.pod_ips == pod_ips
+
+
 async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None:
     uses = [{"name": "e", "mountPath": "/x", "subPathExpr": "of/$(POD)"}]
     pod = pod_of({"name": "e", "emptyDir": {}}, uses=uses, enableServiceLinks=False)

@@ -1,0 +1,46 @@
+"""Which addresses a pod has: its sandbox's, or its node's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kubeletpy.pods.addresses import order_pod_ips, pod_addresses
+from kubeletpy.pods.pod import Pod
+
+
+@pytest.mark.parametrize(
+    ("ips", "hosts", "ordered"),
+    [
+        (("fd00::1", "10.0.0.1"), ("192.168.0.1",), ["10.0.0.1", "fd00::1"]),
+        (("10.0.0.1", "fd00::1"), ("fd00::9",), ["fd00::1", "10.0.0.1"]),
+        (("10.0.0.1", "10.0.0.2"), (), ["10.0.0.1"]),
+        (("nonsense",), (), []),
+    ],
+)
+def test_pod_ip_order(ips: Sequence[str], hosts: Sequence[str], ordered: list[str]) -> None:
+    assert order_pod_ips(ips, hosts) == ordered
+
+
+@pytest.mark.parametrize(
+    ("host_network", "ips", "hosts", "addresses"),
+    [
+        (False, ("10.0.0.1",), ("192.168.0.1",), ["10.0.0.1"]),
+        (False, (), ("192.168.0.1",), []),
+        (True, (), ("192.168.0.1",), ["192.168.0.1"]),
+        (True, (), ("192.168.0.1", "fd00::9"), ["192.168.0.1", "fd00::9"]),
+        (True, ("fd00::9",), ("192.168.0.1", "fd00::9"), ["fd00::9"]),
+        (True, (), (), []),
+    ],
+)
+def test_pod_addresses(
+    host_network: bool, ips: Sequence[str], hosts: Sequence[str], addresses: list[str]
+) -> None:
+    pod = Pod(
+        {
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [{"name": "c"}], "hostNetwork": host_network},
+        }
+    )
+    assert pod_addresses(pod, ips, hosts) == addresses
