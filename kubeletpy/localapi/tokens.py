@@ -78,6 +78,19 @@ def _bound_object(store: Store, namespace: str, reference: JSON) -> JSON:
     return entry.object
 
 
+def _lifetime(asked: int | None) -> int:
+    seconds = DEFAULT_SECONDS if asked is None else asked
+    if MIN_SECONDS <= seconds <= MAX_SECONDS:
+        return seconds
+    why = (
+        "may not specify a duration less than 10 minutes"
+        if seconds < MIN_SECONDS
+        else "may not specify a duration larger than 2^32 seconds"
+    )
+    cause = Cause("FieldValueInvalid", "spec.expirationSeconds", f"Invalid value: {seconds}: {why}")
+    raise invalid("TokenRequest", "", [cause], "authentication.k8s.io")
+
+
 def create_token(
     store: Store, signer: TokenSigner, account: JSON, request: JSON, *, now: float, identifier: str
 ) -> JSON:
@@ -87,18 +100,7 @@ def create_token(
         ApiError: 404/409 for the bound object, 422 for a duration out of range.
     """
     meta, spec = account["metadata"], request.get("spec") or {}
-    seconds = spec.get("expirationSeconds")
-    seconds = DEFAULT_SECONDS if seconds is None else seconds
-    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
-        why = (
-            "may not specify a duration less than 10 minutes"
-            if seconds < MIN_SECONDS
-            else "may not specify a duration larger than 2^32 seconds"
-        )
-        cause = Cause(
-            "FieldValueInvalid", "spec.expirationSeconds", f"Invalid value: {seconds}: {why}"
-        )
-        raise invalid("TokenRequest", "", [cause], "authentication.k8s.io")
+    seconds = _lifetime(spec.get("expirationSeconds"))
     namespace, name = meta["namespace"], meta["name"]
     private: JSON = {
         "namespace": namespace,
