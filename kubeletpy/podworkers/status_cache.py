@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 
 
 def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
@@ -19,6 +19,24 @@ def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
         tuple((c.id, c.state, c.exit_code) for c in status.containers),
         status.ips,
     )
+
+
+def with_known_ends(own: PodRuntimeStatus, known: PodRuntimeStatus) -> PodRuntimeStatus:
+    """A status that a worker made from its own calls, plus the ends that were told meanwhile.
+
+    What its calls did not touch is in it as it was when the sync began: a container that ended
+    since would run again, and its end be forgotten until somebody relists. The very same object
+    when there is nothing to add.
+    """
+    ended = {c.id: c for c in known.containers if c.state is ContainerState.EXITED}
+    stopped = {s.id: s for s in known.sandboxes if not s.ready}
+    containers = tuple(
+        c if c.state is ContainerState.EXITED else ended.get(c.id, c) for c in own.containers
+    )
+    sandboxes = tuple(stopped.get(s.id, s) if s.ready else s for s in own.sandboxes)
+    if containers == own.containers and sandboxes == own.sandboxes:
+        return own
+    return replace(own, containers=containers, sandboxes=sandboxes)
 
 
 Subscriber = Callable[[str], None]
@@ -106,9 +124,13 @@ class PodStatusCache:
         """Keep a status; whether it says something new (by its essence).
 
         An older one than that kept is dropped. IPs of a pod that has ended are kept
-        (docs/reference: terminating keeps earlier IPs).
+        (docs/reference: terminating keeps earlier IPs). What is ``own`` is known to the worker,
+        unless something was told of the pod that the worker does not know yet.
         """
         old = self._entries.get(status.uid)
+        if old is not None and own:
+            merged = with_known_ends(status, old.status)
+            own, status = merged is status, merged
         if old is not None:
             if status.observed_at < old.status.observed_at and not old.error:
                 return False

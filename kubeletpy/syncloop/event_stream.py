@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from kubeletpy.clock import Clock
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_cache import PodStatusCache, essence
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -127,7 +127,8 @@ class EventStream:
         known = self._cache.status(uid)
         status = await self._read_event(event, known)
         known = self._cache.status(uid)
-        if status is None or status.uid != uid or not goes_forward(known, status):
+        believed = status is not None and status.uid == uid and goes_forward(known, status)
+        if status is None or not believed or _is_late_news(known, status):
             metadata = event.pod_sandbox_status.metadata
             self._pleg.read_soon(uid, metadata.name, metadata.namespace)
             return
@@ -162,3 +163,15 @@ class EventStream:
             ):
                 return uid
         return None
+
+
+def _is_late_news(known: PodRuntimeStatus | None, status: PodRuntimeStatus) -> bool:
+    """Whether an event says what a status that is younger than it does not know.
+
+    Such a status is made of a worker's own calls and of what it knew of the other containers.
+    """
+    return (
+        known is not None
+        and status.observed_at < known.observed_at
+        and essence(status) != essence(known)
+    )

@@ -10,6 +10,7 @@ import pytest
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.requests import ADMIN
 from tests.sim.invariants import entries
+from tests.sim.scripts import SLOW
 from tests.sim.test_probes_and_hooks import ExecWorld, asks, live
 from tests.sim.test_scenarios import both, play, state, status, until
 from tests.sim.user import NAMESPACE, container, pod, sidecar
@@ -203,3 +204,20 @@ def test_a_probe_has_a_grace_period_of_its_own(tmp_path: Path) -> None:
         assert 2.0 < took < 4.5
 
     live(tmp_path, story)
+
+
+@both
+def test_an_exit_while_another_container_is_started_is_not_forgotten(
+    tmp_path: Path, events: bool
+) -> None:
+    """The sidecar fails after a second; the image of `late` takes half a minute to come."""
+
+    async def scenario(world: World) -> None:
+        world.user.create(pod("x", [container("c", "run")]))
+        await asyncio.sleep(400)
+        init = [sidecar("side", "flakyrun"), container("i", "done")]
+        world.user.create(pod("a", [container("late", "run", SLOW)], init=init))
+        await until(world, lambda: "running" in state(world, "a", "late"), 60)
+        await until(world, lambda: entries(status(world, "a"))["side"]["restartCount"] == 1, 3)
+
+    play(scenario, tmp_path, events=events)

@@ -315,6 +315,23 @@ async def test_an_event_against_better_knowledge_makes_us_ask() -> None:
 
 
 @on_virtual_time
+async def test_an_exit_that_a_younger_status_does_not_know_makes_us_ask() -> None:
+    s = Streaming()
+    s.runtime.put(runtime_status(state=R, at=now_ns()))
+    await asyncio.sleep(20.5)
+    s.cache.set(runtime_status(state=R, at=now_ns()), own=True)
+    s.runtime.put(runtime_status(state=E, at=now_ns() + 1))
+    s.send("STOPPED", runtime_status(state=E, at=now_ns() - 1), ago=0.1)
+    await settle()
+    assert s.changes[-1] == ("uid-web", ["ContainerDied"])
+    assert s.runtime.reads == 2
+    s.send("STOPPED", runtime_status(state=E, at=now_ns() - 1), ago=0.1)
+    await settle()
+    assert s.runtime.reads == 2, "it says nothing new"
+    await s.stop()
+
+
+@on_virtual_time
 async def test_removals_cost_no_question() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=E, ready=False, at=now_ns()))
