@@ -88,7 +88,7 @@ class AgentRooms(Wires):
             self.volumes.release_orphan,
             self._directories_swept,
             self.metrics.pods.orphan_directories,
-            self._may_run,
+            self._needs_directory,
         )
         self.allocated = making.resource_state(parts, "allocated_pods_state")
         self.allocations = self._make_allocations()

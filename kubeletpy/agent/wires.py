@@ -142,6 +142,10 @@ class Wires:
             return True
         return self.workers.could_have_running_containers(uid)
 
+    def _needs_directory(self, uid: str) -> bool:
+        """Whether a pod may run, or its worker has still to take down its volumes."""
+        return self._may_run(uid) or not self.workers.should_be_finished(uid)
+
     def _active_pods(self) -> list[Pod]:
         return [self.allocations.allocated(pod) for pod in self.loop.active_pods()]
 

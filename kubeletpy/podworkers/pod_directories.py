@@ -40,7 +40,8 @@ class PodDirectories:
             to be looked at once more.
         swept: told after each sweep how many directories of gone pods there were and how many of
             them are still there.
-        wanted: whether a pod (by uid) came since the sweep was asked for.
+        wanted: whether a pod (by uid) came since the sweep was asked for, or has an end that is
+            under way.
         """
         self._pods_dir = pods_dir
         self._release = release
