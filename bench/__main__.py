@@ -24,6 +24,9 @@ def main() -> int:
     )
     parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
     parser.add_argument("--quick", action="store_true", help="under a minute, few samples")
+    parser.add_argument(
+        "--agent", type=Path, metavar="PROGRAM", help="measure a Go kubelet (or its like) instead"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     given = parser.parse_args()
     if os.geteuid() != 0:
@@ -31,7 +34,7 @@ def main() -> int:
         return 1
     begun = time.monotonic()
     try:
-        results = asyncio.run(run(given.containerd, quick=given.quick))
+        results = asyncio.run(run(given.containerd, quick=given.quick, program=given.agent))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     print(table(results))
@@ -41,12 +44,12 @@ def main() -> int:
     return 0
 
 
-async def run(generation: int, *, quick: bool) -> Results:
+async def run(generation: int, *, quick: bool, program: Path | None = None) -> Results:
     """One run; everything that it started is gone afterwards, also when it is interrupted."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with make_stand(generation) as stand:
+    async with make_stand(generation, program=program) as stand:
         bench = Bench(stand, QUICK if quick else FULL, generation)
         await bench.run()
         return bench.results

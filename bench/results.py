@@ -103,6 +103,7 @@ def table(results: Results) -> str:
         f"calls per pod, {step}: "
         + ", ".join(f"{kind} {count:.1f}" for kind, count in counts.items())
         for step, counts in results.calls_per_pod.items()
+        if counts
     ]
     return "\n".join(
         [

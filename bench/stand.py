@@ -49,6 +49,8 @@ class Stand:
     nodes: Watching
     health_port: int
     port: int
+    program: Path | None = None
+    """Another agent that takes the kubelet's flags, in ours' place."""
 
     @property
     def agent_pid(self) -> int:
@@ -81,7 +83,11 @@ class Stand:
         """Start the agent's process, and wait for nothing."""
         self.agent_process.start(
             [
-                *(sys.executable, "-m", "kubeletpy.cli.main", "run"),
+                *(
+                    [self.program]
+                    if self.program
+                    else [sys.executable, "-m", "kubeletpy.cli.main", "run"]
+                ),
                 f"--kubeconfig={kubeconfig or self.directory / 'api' / 'node.kubeconfig'}",
                 f"--config={self.directory / 'kubelet.json'}",
                 f"--root-dir={self.root_dir}",
@@ -97,7 +103,11 @@ class Stand:
         await self.nodes.until(NODE, "gone")
 
     def counters(self) -> dict[str, float]:
-        """The agent's counters of CRI calls and API requests, by kind."""
+        """The agent's counters of CRI calls and API requests, by kind; empty for another agent,
+        which shows them to nobody without a certificate.
+        """
+        if self.program:
+            return {}
         url = f"http://127.0.0.1:{self.health_port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
             text = answer.read().decode()
@@ -114,7 +124,11 @@ class Stand:
 
 @asynccontextmanager
 async def make_stand(
-    generation: int, *, floor: bool = True, config: Callable[[Path], JSON] = lambda _: {}
+    generation: int,
+    *,
+    floor: bool = True,
+    config: Callable[[Path], JSON] = lambda _: {},
+    program: Path | None = None,
 ) -> AsyncIterator[Stand]:
     """Start all but the agent; everything is removed at the end.
 
@@ -122,6 +136,7 @@ async def make_stand(
         generation: of containerd.
         floor: whether the floor's containerd is needed too.
         config: more of the KubeletConfiguration, given the stand's directory.
+        program: another agent than ours.
     """
     directory = Path(tempfile.mkdtemp(prefix="kpb-", dir="/tmp"))
     runtimes = [Containerd(directory / name, programs(generation)) for name in ("a", "f")]
@@ -141,6 +156,7 @@ async def make_stand(
                 nodes=Watching(client, NODES),
                 health_port=_free_port(),
                 port=_free_port(),
+                program=program,
             )
             _write_config(stand, config(directory))
             watches = [group.create_task(w.follow()) for w in (stand.pods, stand.nodes)]
@@ -152,7 +168,7 @@ async def make_stand(
                 for watch in watches:
                     watch.cancel()
     finally:
-        await asyncio.to_thread(_remove, directory, runtimes, processes)
+        await asyncio.to_thread(_remove, directory, runtimes, processes, program is not None)
 
 
 @asynccontextmanager
@@ -177,11 +193,15 @@ def _start_runtime(runtime: Containerd) -> None:
     runtime.import_images()
 
 
-def _remove(directory: Path, runtimes: list[Containerd], processes: list[Daemon]) -> None:
+def _remove(
+    directory: Path, runtimes: list[Containerd], processes: list[Daemon], foreign: bool
+) -> None:
     for process in reversed(processes):
         process.stop()
     left = [line for runtime in runtimes for line in runtime.remove()]
     left += [f"cgroup {path}" for path in remove_cgroup(CGROUP_ROOT, kill=True)]
+    if foreign:
+        remove_cgroup("/kubepods")
     remove_log_links(directory)
     for line in left:
         print(f"still there: {line}", file=sys.stderr)
@@ -200,7 +220,8 @@ def _write_config(stand: Stand, more: JSON) -> None:
         "port": stand.port,
         "failSwapOn": False,
         "failCgroupV1": False,
-        "cgroupRoot": CGROUP_ROOT,
+        # A Go kubelet wants a root that is there already; without one its pods are in /kubepods.
+        **({} if stand.program else {"cgroupRoot": CGROUP_ROOT}),
         **more,
     }
     (stand.directory / "kubelet.json").write_text(json.dumps(document))
