@@ -23,6 +23,7 @@ from kubeletpy.runtime_manager.actions import KillReason
 from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.labels import read_container_annotations
+from kubeletpy.runtime_manager.pre_stop import PreStopRun
 from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
 from kubeletpy.runtime_manager.slots import STOP_AT_MOST_S, STOP_WAITS_AT_MOST_S, StopKind
 from kubeletpy.runtime_manager.stop_order import StopOrder
@@ -168,8 +169,20 @@ class Killer:
     ) -> StartError | None:
         self._tools.recorder.event(victim.reference, NORMAL, "Killing", message)
         grace = victim.grace if override is None else override
-        if victim.pre_stop and grace > 0:
-            grace = graces.remaining(grace, await self._pre_stop(victim, victim.pre_stop, grace))
+        if not victim.pre_stop or grace <= 0:
+            return await self._end(victim, grace, order)
+        pre_stop = self._tools.seams.hooks.pre_stop(
+            victim.pod, victim.name, victim.id, victim.pre_stop
+        )
+        hook = PreStopRun(pre_stop, victim.name, victim.id)
+        try:
+            took = await self._pre_stop(victim, hook, grace)
+            return await self._end(victim, graces.remaining(grace, took), order)
+        finally:
+            hook.give_up()
+
+    async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
+        """Stop it when its turn has come, with what is left of its grace period."""
         if order is not None and grace > 0:
             with phase("wait for the containers before it", victim.name, limit=grace):
                 waited = await order.wait_for_turn(victim.name, grace)
@@ -197,21 +210,11 @@ class Killer:
         patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
         return self._tools.stop_slots.hold(kind, STOP_AT_MOST_S[kind], patience)
 
-    async def _pre_stop(self, victim: Victim, handler: api.LifecycleHandler, grace: float) -> float:
-        """Run the hook for at most the grace period; the seconds it took."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+    async def _pre_stop(self, victim: Victim, hook: PreStopRun, grace: float) -> float:
+        """Wait for the hook for at most the grace period; the seconds it took."""
+        started = asyncio.get_running_loop().time()
         try:
-            with phase("preStop hook", victim.name, limit=grace, milestone=True):
-                async with asyncio.timeout(grace):
-                    await self._tools.seams.hooks.pre_stop(
-                        victim.pod, victim.name, victim.id, handler
-                    )
-        except TimeoutError:
-            logger.info(
-                "preStop hook did not end within the grace period",
-                extra={"container_id": victim.id, "container": victim.name},
-            )
+            return await hook.wait(grace)
         except HookFailed as error:
             # Its text may hold what the pod's owner would not publish: it stays in the log.
             logger.info(
@@ -221,7 +224,7 @@ class Killer:
             self._tools.recorder.event(
                 victim.reference, WARNING, "FailedPreStopHook", "PreStopHook failed"
             )
-        return loop.time() - started
+        return asyncio.get_running_loop().time() - started
 
     async def _stop_sandbox(
         self, status: PodRuntimeStatus, sandbox_id: str, draft: StatusDraft, reason: str

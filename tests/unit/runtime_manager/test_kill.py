@@ -192,6 +192,42 @@ async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: P
 
 
 @on_virtual_time
+async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_ended(
+    tmp_path: Path,
+) -> None:
+    """Its last seconds are those in which the container itself may end."""
+    lived: list[float] = []
+
+    class Hooks:
+        async def post_start(self, *_: Any) -> None:
+            raise AssertionError
+
+        async def pre_stop(self, *_: Any) -> None:
+            started = asyncio.get_running_loop().time()
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                lived.append(asyncio.get_running_loop().time() - started)
+
+    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
+    pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)
+    await running(node, pod)
+    node.runtime.stop_seconds["app"] = 100
+    await node.kill(pod)
+    assert stops(node)[0] == "stop_container container-app-0 2"
+    assert lived == [pytest.approx(12, abs=0.1)]
+    again = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    await running(again, pod)
+    given_up = asyncio.create_task(again.kill(pod))
+    await asyncio.sleep(3)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    await asyncio.sleep(0)
+    assert lived[1:] == [pytest.approx(3, abs=0.1)], "a kill that is given up gives the hook up"
+
+
+@on_virtual_time
 async def test_pod_that_only_the_runtime_knows(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod(terminationGracePeriodSeconds=17)

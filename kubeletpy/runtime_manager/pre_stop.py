@@ -1,0 +1,58 @@
+"""One preStop hook under way, from its start until its container has ended.
+
+The grace period limits how long its container waits for it, not the hook itself: one that takes
+longer goes on beside the container's own end, until that has come. Source: docs/reference, hooks.
+Must never stop the container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.trace.spans import phase
+
+logger = logging.getLogger(__name__)
+
+
+class PreStopRun:
+    """A hook that has been started."""
+
+    def __init__(self, hook: Coroutine[Any, Any, None], container: str, container_id: str) -> None:
+        self._task = asyncio.ensure_future(hook)
+        self._container = container
+        self._container_id = container_id
+
+    async def wait(self, grace: float) -> float:
+        """Wait for its end, at most ``grace`` seconds; the seconds it took.
+
+        Raises:
+            HookFailed: it did.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        with phase("preStop hook", self._container, limit=grace, milestone=True):
+            await asyncio.wait({self._task}, timeout=grace)
+        if self._task.done():
+            self._task.result()
+        else:
+            logger.info(
+                "preStop hook did not end within the grace period",
+                extra={"container_id": self._container_id, "container": self._container},
+            )
+        return loop.time() - started
+
+    def give_up(self) -> None:
+        """Its container has ended, or it is not waited for any more."""
+        self._task.cancel()
+        self._task.add_done_callback(_look_at)
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """A hook that goes down with its container is no news."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        level = logging.DEBUG if isinstance(error, HookFailed) else logging.ERROR
+        logger.log(level, "late preStop hook failed", extra={"error": str(error)})
