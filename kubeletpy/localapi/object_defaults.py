@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
-from decimal import Decimal
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from kubeletpy.localapi import quantities
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy.localapi.resources import ResourceInfo
 
 _CLIENT_IP_SECONDS = 10800
-
-
-def sum_quantities(texts: Iterable[str]) -> str:
-    """The sum of quantities, spelled in the family of the first."""
-    total, family = Decimal(0), ""
-    for text in texts:
-        value, kind = quantities.read(text)
-        total, family = total + value, family or kind
-    if family == "binary" and total % 1024 == 0:
-        return quantities.canonical(f"{int(total) // 1024}Ki")
-    return quantities.canonical(f"{total:f}")
 
 
 def _namespace(obj: JSON) -> JSON:

@@ -1,27 +1,25 @@
 """What the API fills in: pods here, every other kind in :mod:`kubeletpy.localapi.object_defaults`.
 
-The values are those of docs/reference ("Pod defaults"). Pure; never changes its argument. What
-needs to know other objects (service account tokens, priority classes) is in
-:mod:`kubeletpy.localapi.pod_admission`.
+What a pod has by itself is in :mod:`kubeletpy.pods.defaults`, what needs to know other objects
+(service account tokens, priority classes) in :mod:`kubeletpy.localapi.pod_admission`. Pure; never
+changes its argument.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubeletpy.localapi import object_defaults
+from kubeletpy.pods import defaults
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy.localapi.resources import ResourceInfo
 
-_FILE_MODE = 0o644
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _TOLERATION_SECONDS = 300
 _MIRROR = "kubernetes.io/config.mirror"  # a node's own pod: it has no service account
-_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_PROBE_KINDS = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def apply_defaults(resource: ResourceInfo, obj: JSON) -> JSON:
@@ -43,61 +41,13 @@ def pod(obj: JSON) -> JSON:
     return filled
 
 
-def _fill(obj: JSON, values: JSON) -> JSON:
-    """``obj`` with the values that it lacks; an empty string counts as lacking."""
-    filled = dict(obj)
-    for key, value in values.items():
-        if filled.get(key) in (None, ""):
-            filled[key] = value
-    return filled
-
-
 def pod_spec(spec: JSON) -> JSON:
-    """A pod's spec with its defaults."""
-    filled = _fill(
-        spec,
-        {
-            "restartPolicy": "Always",
-            "dnsPolicy": "ClusterFirst",
-            "schedulerName": "default-scheduler",
-            "terminationGracePeriodSeconds": 30,
-            "enableServiceLinks": True,
-            "securityContext": {},
-            "priority": 0,
-            "preemptionPolicy": "PreemptLowerPriority",
-        },
+    """A pod's spec with its defaults, and what admission gives every pod."""
+    filled = defaults.fill(
+        defaults.pod_spec(spec), {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
     )
     filled["tolerations"] = tolerations(spec.get("tolerations") or [])
-    host_network = bool(spec.get("hostNetwork"))
-    for key in ("initContainers", "containers"):
-        if spec.get(key):
-            filled[key] = [container(c, host_network=host_network) for c in spec[key]]
-    if spec.get("ephemeralContainers"):
-        filled["ephemeralContainers"] = [
-            container(c, requests_from_limits=False) for c in spec["ephemeralContainers"]
-        ]
-    if spec.get("volumes"):
-        filled["volumes"] = [volume(v) for v in spec["volumes"]]
-    if spec.get("topologySpreadConstraints"):
-        filled["topologySpreadConstraints"] = [dict(c) for c in spec["topologySpreadConstraints"]]
-    if spec.get("resources", {}).get("limits"):
-        filled["resources"] = _pod_resources(filled)
     return filled
-
-
-def _pod_resources(spec: JSON) -> JSON:
-    """Pod-level requests: what the containers ask for, else the limit (KEP-2837)."""
-    own = spec["resources"]
-    requests = dict(own.get("requests") or {})
-    for name, limit in own["limits"].items():
-        asked = [
-            c["resources"]["requests"][name]
-            for c in spec.get("containers") or ()
-            if name in (c["resources"].get("requests") or {})
-        ]
-        if name not in requests:
-            requests[name] = object_defaults.sum_quantities(asked) if asked else limit
-    return {**own, "requests": requests}
 
 
 def tolerations(given: list[JSON]) -> list[JSON]:
@@ -122,133 +72,3 @@ def _tolerates_no_execute(toleration: JSON, key: str) -> bool:
         "",
         "NoExecute",
     )
-
-
-def _tag_policy(image: str) -> str:
-    """Always for the tag ``latest`` or none at all, else IfNotPresent."""
-    if "@" in image:
-        return "IfNotPresent"
-    _, separator, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if not separator or tag in ("", "latest") else "IfNotPresent"
-
-
-def container(
-    given: JSON, *, host_network: bool = False, requests_from_limits: bool = True
-) -> JSON:
-    """A container, init container or ephemeral container with its defaults."""
-    filled = _fill(
-        given,
-        {
-            "imagePullPolicy": _tag_policy(given.get("image") or ""),
-            "terminationMessagePath": "/dev/termination-log",
-            "terminationMessagePolicy": "File",
-            "resources": {},
-        },
-    )
-    limits = filled["resources"].get("limits")
-    if limits and requests_from_limits:
-        requests = {**limits, **(filled["resources"].get("requests") or {})}
-        filled["resources"] = {**filled["resources"], "requests": requests}
-    if given.get("ports"):
-        filled["ports"] = [_port(port, host_network) for port in given["ports"]]
-    if given.get("env"):
-        filled["env"] = [_env(variable) for variable in given["env"]]
-    for key in _PROBE_KINDS:
-        if given.get(key) is not None:
-            filled[key] = probe(given[key])
-    if given.get("lifecycle"):
-        filled["lifecycle"] = {
-            key: _handler(value) if isinstance(value, dict) else value
-            for key, value in given["lifecycle"].items()
-        }
-    return filled
-
-
-def _port(port: JSON, host_network: bool) -> JSON:
-    filled = _fill(port, {"protocol": "TCP"})
-    if host_network and not port.get("hostPort") and "containerPort" in port:
-        filled["hostPort"] = port["containerPort"]
-    return filled
-
-
-def _field_ref(holder: JSON, key: str) -> JSON:
-    reference = holder.get(key)
-    if reference is None:
-        return holder
-    return dict(holder, **{key: _fill(reference, {"apiVersion": "v1"})})
-
-
-def _env(variable: JSON) -> JSON:
-    source = variable.get("valueFrom")
-    if not source or ("fieldRef" not in source and "resourceFieldRef" not in source):
-        return variable
-    source = _field_ref(source, "fieldRef")
-    if "resourceFieldRef" in source:
-        source = dict(source, resourceFieldRef=_divisor(source["resourceFieldRef"]))
-    return dict(variable, valueFrom=source)
-
-
-def _divisor(reference: JSON) -> JSON:
-    return _fill(reference, {"divisor": "0"})
-
-
-def _handler(handler: JSON) -> JSON:
-    if "httpGet" in handler:
-        action = _fill(handler["httpGet"], {"path": "/", "scheme": "HTTP"})
-        return dict(handler, httpGet=action)
-    if "grpc" in handler and handler["grpc"].get("service") is None:
-        return dict(handler, grpc={**handler["grpc"], "service": ""})
-    return handler
-
-
-def probe(given: JSON) -> JSON:
-    """A probe with its periods and thresholds; 0 means the default."""
-    filled = _handler(given)
-    return {**filled, **{key: given.get(key) or value for key, value in _PROBE.items()}}
-
-
-def _downward_items(holder: JSON) -> JSON:
-    items = holder.get("items")
-    if not items:
-        return holder
-    filled: list[Any] = []
-    for item in items:
-        one = _field_ref(item, "fieldRef")
-        if "resourceFieldRef" in one:
-            one = dict(one, resourceFieldRef=_divisor(one["resourceFieldRef"]))
-        filled.append(one)
-    return dict(holder, items=filled)
-
-
-def _projection(source: JSON) -> JSON:
-    if "serviceAccountToken" in source:
-        token = _fill(source["serviceAccountToken"], {"expirationSeconds": 3600})
-        return dict(source, serviceAccountToken=token)
-    if "downwardAPI" in source:
-        return dict(source, downwardAPI=_downward_items(source["downwardAPI"]))
-    return source
-
-
-def volume(given: JSON) -> JSON:
-    """A volume with its defaults; one without a source is an emptyDir."""
-    if not any(value is not None for key, value in given.items() if key != "name"):
-        return {**given, "emptyDir": {}}
-    filled = dict(given)
-    for key in ("secret", "configMap", "downwardAPI", "projected"):
-        if given.get(key) is not None:
-            filled[key] = _fill(given[key], {"defaultMode": _FILE_MODE})
-    if given.get("downwardAPI") is not None:
-        filled["downwardAPI"] = _downward_items(filled["downwardAPI"])
-    if (given.get("projected") or {}).get("sources"):
-        sources = [_projection(source) for source in given["projected"]["sources"]]
-        filled["projected"] = {**filled["projected"], "sources": sources}
-    if given.get("hostPath") is not None and given["hostPath"].get("type") is None:
-        filled["hostPath"] = {**given["hostPath"], "type": ""}
-    if given.get("image") is not None:
-        policy = _tag_policy(given["image"].get("reference") or "")
-        filled["image"] = _fill(given["image"], {"pullPolicy": policy})
-    template = (given.get("ephemeral") or {}).get("volumeClaimTemplate")
-    if template:
-        spec = _fill(template.get("spec") or {}, {"volumeMode": "Filesystem"})
-        filled["ephemeral"] = {"volumeClaimTemplate": {**template, "spec": spec}}
-    return filled

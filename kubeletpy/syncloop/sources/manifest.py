@@ -11,12 +11,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
 from kubeletpy.api import types as api
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
+from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.sources.references import forbidden_reference
@@ -104,7 +105,7 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
     full_name = f"{name}-{origin.node_name.lower()}"
     if len(full_name) > 253 or not _SUBDOMAIN.fullmatch(full_name):
         raise ManifestError(f"invalid pod: metadata.name {full_name!r} is no DNS subdomain")
-    pod = {
+    pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -118,7 +119,7 @@ def static_pod(manifest: Any, origin: Origin) -> api.Pod:
         "status": {"phase": "Pending"},
     }
     _check(pod)
-    return pod  # type: ignore[return-value]
+    return cast(api.Pod, {**pod, "spec": defaults.pod_spec(pod["spec"])})
 
 
 def _parse(data: bytes) -> Mapping[str, Any]:
@@ -175,17 +176,8 @@ def _uid(manifest: Mapping[str, Any], origin: Origin) -> str:
 
 
 def _spec(spec: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-    """The spec with what the API server would have filled in, as far as the node reads it."""
-    made: dict[str, Any] = {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
-        "enableServiceLinks": True,
-        **spec,
-        "nodeName": origin.node_name,
-    }
+    """The spec as one of this node."""
+    made: dict[str, Any] = {**spec, "nodeName": origin.node_name}
     if origin.is_file:
         wanted = {"operator": "Exists", "effect": "NoExecute"}
         tolerations = spec.get("tolerations") or []

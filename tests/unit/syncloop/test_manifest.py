@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.pod import CONFIG_HASH
+from kubeletpy.pods.pod import CONFIG_HASH, Pod
+from kubeletpy.pods.qos import compute_qos_class
 from kubeletpy.syncloop.sources.manifest import ManifestError, Origin, decode_manifest
 
 ORIGIN = Origin("Node-1", "/etc/kubernetes/manifests/web.yaml", is_file=True)
@@ -45,6 +46,56 @@ def test_what_a_manifest_becomes() -> None:
     assert pod["spec"]["nodeName"] == "Node-1"
     assert {"operator": "Exists", "effect": "NoExecute"} in pod["spec"]["tolerations"]
     assert pod["status"] == {"phase": "Pending"}
+
+
+def test_a_static_pod_has_the_defaults_of_the_api() -> None:
+    """A manifest as kubeadm writes it: what no API has filled in, the node does."""
+    spec = {
+        "hostNetwork": True,
+        "containers": [
+            {
+                "name": "etcd",
+                "image": "registry.k8s.io/etcd:3.6.8-0",
+                "ports": [{"containerPort": 2381, "name": "probe-port"}],
+                "resources": {"limits": {"cpu": "100m", "memory": "100Mi"}},
+                "startupProbe": {"httpGet": {"port": "probe-port"}, "failureThreshold": 24},
+            }
+        ],
+        "volumes": [{"name": "data", "hostPath": {"path": "/var/lib/etcd"}}],
+    }
+    (pod,) = decode_manifest(manifest(**spec), ORIGIN)
+    (container,) = pod["spec"]["containers"]
+    assert container["terminationMessagePath"] == "/dev/termination-log"
+    assert container["terminationMessagePolicy"] == "File"
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["ports"] == [
+        {"containerPort": 2381, "name": "probe-port", "protocol": "TCP", "hostPort": 2381}
+    ]
+    assert container["resources"]["requests"] == {"cpu": "100m", "memory": "100Mi"}
+    assert compute_qos_class(Pod(pod)) == "Guaranteed"
+    assert container["startupProbe"] == {
+        "httpGet": {"port": "probe-port", "path": "/", "scheme": "HTTP"},
+        "failureThreshold": 24,
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+    }
+    assert pod["spec"]["volumes"][0]["hostPath"]["type"] == ""
+    assert pod["spec"]["restartPolicy"] == "Always"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 30
+    assert pod["spec"]["enableServiceLinks"] is True
+    assert "priority" not in pod["spec"]
+    assert pod["spec"]["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
+
+
+def test_pod_level_requests_come_from_its_containers() -> None:
+    containers = [
+        {"name": n, "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        for n, cpu in (("a", "250m"), ("b", "500m"))
+    ]
+    limits = {"cpu": "2", "memory": "1Gi"}
+    (pod,) = decode_manifest(manifest(containers=containers, resources={"limits": limits}), ORIGIN)
+    assert pod["spec"]["resources"]["requests"] == {"cpu": "750m", "memory": "1Gi"}
 
 
 def test_the_uid_follows_content_and_place() -> None:
