@@ -1,6 +1,7 @@
 """Tells when something in a directory changes: the kernel's inotify, read by the event loop.
 
-Says only *that* something changed: who is told looks for himself. Needs libc, no library; where
+Says *that* something changed, and which names were deleted, for they may be there again when one
+looks: for all else who is told looks for himself. Needs libc, no library; where
 there is no inotify, ``start`` says so and the caller goes on polling.
 """
 
@@ -11,7 +12,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _IN_MODIFY = 0x2
@@ -28,12 +29,29 @@ _MASK = (
 )
 
 
+def _events(data: bytes) -> Iterator[tuple[int, int, str]]:
+    """Watch number, mask and file name of each event that was read."""
+    offset = 0
+    while offset + _EVENT.size <= len(data):
+        number, mask, _, length = _EVENT.unpack_from(data, offset)
+        offset += _EVENT.size
+        yield number, mask, os.fsdecode(data[offset : offset + length].rstrip(b"\0"))
+        offset += length
+
+
 class DirectoryWatch:
     """Watches one directory (or file) until closed."""
 
-    def __init__(self, path: Path, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_change: Callable[[], None],
+        on_deleted: Callable[[str], None] | None = None,
+    ) -> None:
+        """``on_deleted`` is told the name of each file that is deleted, before ``on_change``."""
         self._path = path
         self._on_change = on_change
+        self._on_deleted = on_deleted
         self._fd = -1
 
     @property
@@ -67,12 +85,17 @@ class DirectoryWatch:
             self._fd = -1
 
     def _readable(self) -> None:
+        data = b""
         try:
-            os.read(self._fd, 65536)
+            data = os.read(self._fd, 65536)
         except BlockingIOError:
             return
         except OSError:
             self.close()
+        if self._on_deleted is not None:
+            for _, mask, name in _events(data):
+                if mask & _IN_DELETE and name:
+                    self._on_deleted(name)
         if self.active and not self._path.exists():
             self.close()
         self._on_change()
@@ -143,10 +166,7 @@ class DirectoryWatches:
         except BlockingIOError:
             return
         told: set[int] = set()
-        offset = 0
-        while offset + _EVENT.size <= len(data):
-            number, mask, _, length = _EVENT.unpack_from(data, offset)
-            offset += _EVENT.size + length
+        for number, mask, _ in _events(data):
             told |= set(self._told) if mask & _IN_Q_OVERFLOW else {number}
         for number in told:
             for on_change in list(self._told.get(number, {}).values()):

@@ -78,3 +78,29 @@ def test_a_manifest_that_is_nonsense_and_then_gone(tmp_path: Path, events: bool)
         await until(world, lambda: world.user.get(f"web-{NODE}") is None, 60)
 
     play(scenario, tmp_path, events=events, static=True)
+
+
+@both
+def test_a_manifest_deleted_and_written_anew_restarts_its_pod(tmp_path: Path, events: bool) -> None:
+    """The very same pod: it counts as a restart."""
+
+    async def scenario(world: World) -> None:
+        assert world.static_dir is not None
+        web = world.static_dir / "web.yaml"
+        web.write_text(manifest("web"))
+        await until(world, lambda: mirror_ready(world, "web"), 60)
+        web.unlink()
+        web.write_text(manifest("web"))
+        await until(
+            world,
+            lambda: (
+                mirror_ready(world, "web")
+                and status(world, f"web-{NODE}")["containerStatuses"][0]["restartCount"] == 1
+            ),
+            60,
+        )
+        assert len(running(world)) == 1
+        web.unlink()
+        await until(world, lambda: not running(world), 60)
+
+    play(scenario, tmp_path, events=events, static=True)

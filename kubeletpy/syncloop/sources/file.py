@@ -3,8 +3,9 @@
 The kernel tells when something changes; a rescan now and then makes certain. A bad file is logged
 once and left out: the others stay, and so does the pod of a file that was good before, until the
 file is good again or gone. For a file that was never good while this agent ran NAMELESS is
-delivered: nobody knows whose it is, and what runs may be its. It must never follow what lies below
-a sub directory.
+delivered: nobody knows whose it is, and what runs may be its. A file that was deleted and is there
+again is a new order, however quick and whatever it says: its pod is taken back first. It must never
+follow what lies below a sub directory.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class FileSource:
         self._deliveries = deliveries
         self._check_frequency = check_frequency
         self._changed = asyncio.Event()
-        self._watch = DirectoryWatch(path, self._changed.set)
+        self._watch = DirectoryWatch(path, self._changed.set, self._note_deleted)
+        self._deleted: set[str] = set()
+        """Known files that were deleted since the last look."""
         self._logged: dict[str, str] = {}
         self._last: list[api.Pod] | None = None
         self._good: dict[str, list[api.Pod]] = {}
@@ -71,10 +74,15 @@ class FileSource:
         finally:
             self._watch.close()
 
+    def _note_deleted(self, name: str) -> None:
+        file = str(self._path / name)
+        if file in self._good:
+            self._deleted.add(file)
+
     async def _scan(self) -> None:
         try:
             signature = await asyncio.to_thread(look, self._path)
-            if signature == self._signature:
+            if signature == self._signature and not self._deleted:
                 return
             found, problems = await asyncio.to_thread(read_manifests, self._path, self._node_name)
             self._signature = signature
@@ -82,6 +90,7 @@ class FileSource:
             # what is there can not be known: the pods that run stay
             self._log({str(self._path): str(error)})
             return
+        self._take_back(self._deleted)
         known = {file: self._good[file] for file in problems if file in self._good}
         self._good = dict(sorted({**found, **known}.items()))
         self._log(problems)
@@ -91,6 +100,15 @@ class FileSource:
         if pods != self._last:
             self._last = pods
             self._deliveries.deliver(SOURCE_FILE, pods)
+
+    def _take_back(self, deleted: set[str]) -> None:
+        """Deliver the set without files that were deleted, as if one had looked in between."""
+        self._deleted = set()
+        gone = {file for file in deleted if self._good.pop(file, None)}
+        if gone and self._last is not None:
+            rest: list[api.Pod] = [pod for each in self._good.values() for pod in each]
+            self._last = [*rest, NAMELESS] if NAMELESS in self._last else rest
+            self._deliveries.deliver(SOURCE_FILE, self._last)
 
     def _log(self, problems: dict[str, str]) -> None:
         for file, problem in problems.items():

@@ -67,6 +67,26 @@ async def test_changes_are_seen_at_once(tmp_path: Path) -> None:
     task.cancel()
 
 
+async def test_a_manifest_deleted_and_written_anew_is_a_new_order(tmp_path: Path) -> None:
+    deliveries = Deliveries()
+    file = tmp_path / "web.yaml"
+    file.write_text(WEB)
+    (tmp_path / "other.yaml").write_text(WEB.replace("name: web", "name: other"))
+    task = asyncio.create_task(FileSource(tmp_path, "n", deliveries, check_frequency=1000).run())
+    assert await deliveries.next() == ["other-n", "web-n"]
+    file.unlink()
+    file.write_text(WEB)
+    assert await deliveries.next() == ["other-n", "web-n"]
+    assert deliveries.sets == [["other-n", "web-n"], ["other-n"], ["other-n", "web-n"]]
+    (tmp_path / ".new").write_text(WEB)
+    (tmp_path / ".new").rename(file)
+    file.touch()
+    (tmp_path / "other.yaml").unlink()
+    assert await deliveries.next() == ["web-n"]
+    assert len(deliveries.sets) == 4, "a file that took the place of one that says the same"
+    task.cancel()
+
+
 async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_gone(
     tmp_path: Path,
 ) -> None:
