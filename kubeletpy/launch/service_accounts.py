@@ -15,7 +15,7 @@ from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.tokens import (
     DEFAULT_SECONDS,
-    FORBIDDEN_WAITS,
+    NEW_POD_WAITS,
     PodTokens,
     TokenError,
     TokenKey,
@@ -34,7 +34,7 @@ class ClusterAccounts:
         """Uid and annotations of an account. Raises AccountError."""
         if self._api is None:
             raise AccountError("this node has no API")
-        for wait in (*FORBIDDEN_WAITS, None):
+        for wait in (*NEW_POD_WAITS, None):
             try:
                 account = await self._api.get(SERVICEACCOUNTS, name, namespace)
             except Forbidden as error:

@@ -16,14 +16,16 @@ from dataclasses import dataclass, field
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_SECONDS = 3600
-FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
+NEW_POD_WAITS = (0.03, 0.1, 0.3)
+"""Seconds before each new try: for some milliseconds neither the authorizer (403) nor the admission
+plugin NodeRestriction (404: it looks in a cache of its own) knows of a pod that we know of."""
 MAX_JITTER_S = 10
 _LONGEST_S = 24 * 3600.0
 _SHARE = 0.2
@@ -136,12 +138,12 @@ class PodTokens:
         }
         if key.account_uid:
             request["metadata"] = {"uid": key.account_uid}
-        for wait in (*FORBIDDEN_WAITS, None):
+        for wait in (*NEW_POD_WAITS, None):
             try:
                 return await self._api.create(
                     SERVICEACCOUNTS, request, pod.namespace, subresource="token", name=key.account
                 )
-            except Forbidden:
+            except (Forbidden, NotFound):
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.kubeapi.errors import Forbidden, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.tokens import PodTokens, TokenError, TokenKey, renewal_time
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -90,10 +90,14 @@ async def test_an_old_token_is_kept_while_it_holds() -> None:
     tokens.close()
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [Forbidden("no relation yet", code=403), NotFound('pods "p" not found', code=404)],
+)
 @on_virtual_time
-async def test_a_first_refusal_is_retried() -> None:
+async def test_a_first_refusal_is_retried(refusal: ApiError) -> None:
     api, tokens, _, pod = make()
-    api.refusals = [Forbidden("no relation yet", code=403)] * 3
+    api.refusals = [refusal] * 3
     assert await tokens.get(pod, TokenKey("sa", "", HOUR)) == "token-4"
     tokens.close()
 
