@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod, is_sidecar
 
+RESTARTING_ALL = "AllContainersRestarting"
+
 OWNED = frozenset(
     {
         "PodScheduled",
@@ -19,7 +21,7 @@ OWNED = frozenset(
         "PodResizeInProgress",
         "PodResizePending",
         "PodReadyToStartContainers",
-        "AllContainersRestarting",
+        RESTARTING_ALL,
     }
 )
 """Condition types that are the agent's alone; all others are kept as the API has them."""
@@ -27,7 +29,7 @@ OWNED = frozenset(
 RESIZE = frozenset({"PodResizeInProgress", "PodResizePending"})
 """Owned conditions that are kept by those who resize, with their transition times."""
 
-NOT_LOOKED_AFTER = frozenset({"AllContainersRestarting"})
+NOT_LOOKED_AFTER = frozenset({RESTARTING_ALL})
 """Owned conditions that carry no observedGeneration."""
 
 
@@ -175,7 +177,7 @@ def _has_run(status: api.ContainerStatus | None) -> bool:
 
 def all_containers_restarting(active: bool, phase: str) -> api.PodCondition:
     """AllContainersRestarting, for pods that have such a rule."""
-    kind = "AllContainersRestarting"
+    kind = RESTARTING_ALL
     if phase in ("Succeeded", "Failed"):
         return condition(kind, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     if active:

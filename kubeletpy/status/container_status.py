@@ -94,7 +94,9 @@ def _without_record(
     status = _default(inputs, container, old)
     if inputs.restarting_all and old is not None and "waiting" not in old_state:
         status["state"] = {"waiting": {"reason": RESTARTING_ALL, "message": RESTART_ALL_MESSAGE}}
-        status["lastState"] = {"terminated": lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)}
+        # how it ended before it was removed is known of some: that is what helps to find out why
+        ended = old_state.get("terminated") or lost(RESTART_ALL_MESSAGE, RESTARTING_ALL)
+        status["lastState"] = {"terminated": ended}
         status["restartCount"] = (old.get("restartCount") or 0) + 1
         return status
     if "running" in old_state and not status.get("lastState"):

@@ -108,6 +108,12 @@ def deadline(pod: Pod, start_time: str | None) -> float | None:
     return parse_time(start_time) + seconds
 
 
+def _was_restarting_all(old: api.PodStatus) -> bool:
+    """Whether what is gone from the runtime since is what the agent removed to start it anew."""
+    told = conditions.find(old.get("conditions"), conditions.RESTARTING_ALL)
+    return told is not None and told["status"] == "True"
+
+
 def _with_containers(inputs: StatusInputs) -> api.PodStatus:
     pod, old = inputs.pod, inputs.old
     common = ContainerInputs(
@@ -115,7 +121,7 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
         runtime=inputs.runtime,
         runtime_name=inputs.runtime_name,
         start_errors=inputs.start_errors,
-        restarting_all=inputs.restarting_all,
+        restarting_all=inputs.restarting_all or _was_restarting_all(old),
         recursive_read_only=inputs.recursive_read_only,
         actuated=inputs.actuated,
     )
