@@ -18,7 +18,7 @@ ASKS: dict[str, Any] = {"name": "asks", "restartPolicyRules": [RULE]}
 
 def whole(status: str = "True", **states: Any) -> api.PodStatus:
     """What was told while all were being removed."""
-    shown = [
+    shown: list[Any] = [
         {"name": name, "restartCount": 0, "state": state, "lastState": {}}
         for name, state in states.items()
     ]
@@ -27,7 +27,7 @@ def whole(status: str = "True", **states: Any) -> api.PodStatus:
         "conditions": [{"type": "AllContainersRestarting", "status": status}],
         "containerStatuses": [each for each in shown if each["name"] != "side"],
         "initContainerStatuses": [each for each in shown if each["name"] == "side"],
-    }  # type: ignore[typeddict-item]
+    }
 
 
 def with_sidecar() -> Pod:
