@@ -176,7 +176,7 @@ def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
         return _own_accounts(node, request, lookup)
     if (request.verb, request.subresource) != ("create", "token"):
         return f"node '{node}' can only get serviceaccounts and create tokens of them"
-    reference = ((request.body or {}).get("spec") or {}).get("boundObjectRef") or {}
+    reference = _inside(request.body, "spec", "boundObjectRef")
     if reference.get("kind") != "Pod" or not reference.get("name"):
         return f'node "{node}" can only create tokens bound to a pod'
     if not reference.get("uid"):
@@ -205,10 +205,17 @@ def _leases(node: str, request: Request, _: Lookup) -> str | None:
         return f"node '{node}' can only get, create, update, patch, or delete a node lease"
     if request.namespace != LEASE_NAMESPACE:
         return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
-    body_name = ((request.body or {}).get("metadata") or {}).get("name")
+    body_name = _inside(request.body, "metadata").get("name")
     if (request.name or body_name) != node:
         return "can only access node lease with the same name as the requesting node"
     return None
+
+
+def _inside(body: object, *path: str) -> JSON:
+    """An object within a client's object, whatever that is: nobody has looked at it yet."""
+    for key in path:
+        body = body.get(key) if isinstance(body, dict) else None
+    return body if isinstance(body, dict) else {}
 
 
 def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
@@ -223,7 +230,7 @@ def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
 def _csi_nodes(node: str, request: Request, _: Lookup) -> str | None:
     if request.verb not in ("get", "create", "update", "patch", "delete"):
         return f"node '{node}' can only get, create, update, patch, or delete a CSINode"
-    body_name = ((request.body or {}).get("metadata") or {}).get("name")
+    body_name = _inside(request.body, "metadata").get("name")
     if (request.name or body_name) != node:
         return "can only access CSINode with the same name as the requesting node"
     return None

@@ -28,9 +28,12 @@ def load_json(name: str) -> Any:
 
 @cache
 def definitions() -> dict[str, Definition]:
-    """All definitions by their full name (``io.k8s.api.core.v1.Pod``)."""
+    """All definitions by their full name (``io.k8s.api.core.v1.Pod``).
+
+    What the agent's own types leave out and the API serves nevertheless is in a file beside theirs.
+    """
     loaded: dict[str, Definition] = load_json("api-schema.json")
-    return loaded
+    return {**loaded, **load_json("api-schema-more.json")}
 
 
 @cache

@@ -33,9 +33,7 @@ from kubeletpy.localapi.request_subjects import SubjectReader
 from kubeletpy.localapi.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy.localapi.resources import METRICS_GROUP
 from kubeletpy.localapi.responses import error_response, header_text, json_response
-from kubeletpy.localapi.schema import parse_json
 from kubeletpy.localapi.streaming import stream
-from kubeletpy.localapi.writing import APPLY
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +58,8 @@ class Handler:
             return error_response(request, error)
         except web.HTTPRequestEntityTooLarge:
             return error_response(request, errors.too_large(bodies.BODY_LIMIT))
+        except web.RequestPayloadError:
+            return error_response(request, errors.bad_request("the body can't be read"))
         except (ConnectionError, asyncio.CancelledError):
             raise
         except UnicodeError:
@@ -119,15 +119,15 @@ class Handler:
             return self._object(request, form, route, answer)
         if method not in ("POST", "PUT", "PATCH", "DELETE"):
             raise errors.method_not_allowed(route.info.plural, method.lower(), route.info.group)
-        body = await request.read()
+        content_type = request.headers.get("Content-Type", "")
+        sent = await bodies.decode(await request.read(), content_type, is_patch=method == "PATCH")
         if method == "DELETE":
-            answer = self._delete(request, caller, route, body)
+            answer = self._delete(request, caller, route, sent)
             return self._object(request, form, route, answer)
         options = query_options.of_write(request)
         if method == "POST" and caller.node_name and route.info.key == REQUESTS:
-            obj = bodies.read(body, request.headers.get("Content-Type", ""))
-            options.subject = await self._subjects.common_name(obj)
-        status, answer = self._write(request, caller, route, body, options)
+            options.subject = await self._subjects.common_name(sent)
+        status, answer = self._write(request, caller, route, sent, options)
         return self._object(request, form, route, answer, status=status, warnings=options.warnings)
 
     async def _read_metrics(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
@@ -156,11 +156,10 @@ class Handler:
         request: web.Request,
         caller: Caller,
         route: paths.Route,
-        body: bytes,
+        sent: Any,
         options: WriteOptions,
     ) -> tuple[int, JSON]:
         registry, key = self._registry, route.info.key
-        content_type = request.headers.get("Content-Type", "")
         where = {"name": route.name, "subresource": route.subresource}
         if request.method == "PATCH":
             if not route.name:
@@ -169,31 +168,29 @@ class Handler:
                 caller,
                 key,
                 route.name,
-                _patch(body, content_type),
+                sent,
                 route.namespace,
-                patch_type=bodies.media_type(content_type),
+                patch_type=bodies.media_type(request.headers.get("Content-Type", "")),
                 subresource=route.subresource,
                 options=options,
             )
-        obj: Any = bodies.read(body, content_type)
-        if obj is None:
+        if sent is None:
             raise errors.bad_request("the request has no body")
         if request.method == "PUT":
             if not route.name:
                 raise errors.method_not_allowed(route.info.plural, "update", route.info.group)
-            return 200, registry.update(caller, key, obj, route.namespace, options=options, **where)
+            return 200, registry.update(
+                caller, key, sent, route.namespace, options=options, **where
+            )
         if route.name and not route.subresource:
             raise errors.method_not_allowed(route.info.plural, "create", route.info.group)
-        return 201, registry.create(caller, key, obj, route.namespace, options=options, **where)
+        return 201, registry.create(caller, key, sent, route.namespace, options=options, **where)
 
-    def _delete(
-        self, request: web.Request, caller: Caller, route: paths.Route, body: bytes
-    ) -> JSON:
+    def _delete(self, request: web.Request, caller: Caller, route: paths.Route, sent: Any) -> JSON:
         registry, query = self._registry, request.query
         if route.subresource:
             raise errors.method_not_allowed(route.info.plural, "delete", route.info.group)
-        given = bodies.read(body, request.headers.get("Content-Type", ""))
-        options = read_delete_options(given, dict(query))
+        options = read_delete_options(sent, dict(query))
         if route.name:
             return registry.delete(caller, route.info.key, route.name, route.namespace, options)
         return registry.delete_collection(
@@ -243,12 +240,3 @@ class Handler:
             return await stream(request, form, subscription, self._registry.clock)
         finally:
             subscription.close()
-
-
-def _patch(body: bytes, content_type: str) -> Any:
-    media = bodies.media_type(content_type)
-    if media == APPLY:
-        return bodies.read_yaml(body)
-    if not media.endswith("+json"):
-        return None
-    return parse_json(body)

@@ -83,7 +83,7 @@ def _priority(pod: JSON, find: Find) -> JSON:
     found = find(_PRIORITY_CLASSES, "", name)
     if found is None:
         raise forbidden("pods", pod["metadata"]["name"], f"no PriorityClass with name {name}")
-    spec["priority"] = found["value"]
+    spec["priority"] = found.get("value") or 0
     spec["preemptionPolicy"] = found.get("preemptionPolicy") or "PreemptLowerPriority"
     return {**pod, "spec": spec}
 

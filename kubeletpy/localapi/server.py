@@ -11,6 +11,7 @@ from kubeletpy.localapi.bodies import BODY_LIMIT
 from kubeletpy.localapi.http import Handler
 from kubeletpy.localapi.node_proxy import NodeProxy
 from kubeletpy.localapi.registry import Registry
+from kubeletpy.wire.http_log import http_log
 
 _STOP_SECONDS = 1.0
 
@@ -58,10 +59,14 @@ class Server:
         """
         check_loopback(host)
         app = web.Application(client_max_size=BODY_LIMIT)
-        app.router.add_route("*", "/{path:.*}", Handler(self._registry, self._nodes).handle)
+        app.router.add_route("*", r"/{path:[\s\S]*}", Handler(self._registry, self._nodes).handle)
         # Cancelling the handler of a client that went away frees its watch at once.
         runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=_STOP_SECONDS,
+            logger=http_log,
         )
         await runner.setup()
         site = web.TCPSite(runner, host, port, ssl_context=self._tls, reuse_address=True)

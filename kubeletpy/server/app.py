@@ -18,8 +18,9 @@ from aiohttp import web
 
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError
-from kubeletpy.server.listening import BACKLOG, http_log, limited, small_tls_buffers
+from kubeletpy.server.listening import BACKLOG, limited, small_tls_buffers
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
+from kubeletpy.wire.http_log import http_log
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +125,8 @@ class AgentServer:
             return _plain(answer)
         except (asyncio.CancelledError, ConnectionError):
             raise
+        except web.RequestPayloadError:
+            return web.Response(status=400, text="the body can't be read\n")
         except TimeoutError:
             log.info("an answer took too long", extra={"path": request.path, "type": self._type})
             return web.Response(status=504, text="timed out\n")

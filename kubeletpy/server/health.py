@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from kubeletpy.server.listening import http_log, limited, listen
+from kubeletpy.server.listening import limited, listen
+from kubeletpy.wire.http_log import http_log
 
 log = logging.getLogger(__name__)
 

@@ -7,15 +7,11 @@ cost no more than the limit. What a connection may do is decided elsewhere.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from asyncio import sslproto
 from collections.abc import Callable
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
-log = logging.getLogger(__name__)
 
 BACKLOG = 256
 TLS_BUFFER = 32 << 10
@@ -71,19 +67,3 @@ class _Refused(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.abort()
-
-
-class _NoHttp(logging.Filter):
-    """Anybody who reaches a port can send nonsense: it makes no lines at all, and is not quoted."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, HttpProcessingError):
-            return True
-        log.debug("what a client sent is no HTTP request", extra={"error": type(error).__name__})
-        return False
-
-
-http_log = logging.getLogger(f"{__name__}.http")
-"""For what aiohttp has to say about a server's connections."""
-http_log.addFilter(_NoHttp())

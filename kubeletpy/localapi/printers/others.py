@@ -42,7 +42,12 @@ def node(obj: JSON, now: float) -> list[Any]:
 
     def address(kind: str) -> str:
         return next(
-            (a["address"] for a in status.get("addresses") or () if a.get("type") == kind), _NONE
+            (
+                a.get("address") or ""
+                for a in status.get("addresses") or ()
+                if a.get("type") == kind
+            ),
+            _NONE,
         )
 
     return [

@@ -1,0 +1,29 @@
+"""What aiohttp has to say about a server's connections, without what any stranger can make it say.
+
+Whoever reaches a port can send what is no HTTP: that makes no lines at all, and is not quoted.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+log = logging.getLogger(__name__)
+
+_OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError)
+
+
+class _NoHttp(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, _OF_CLIENTS):
+            return True
+        log.debug("what a client sent is no HTTP request", extra={"error": type(error).__name__})
+        return False
+
+
+http_log = logging.getLogger(f"{__name__}.http")
+"""The logger to make a server with."""
+http_log.addFilter(_NoHttp())
