@@ -7,6 +7,7 @@ dead life's client makes no call and answers none.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import random
 from collections import Counter
@@ -15,8 +16,16 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
+from kubeletpy.host import x509
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
-from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
+from kubeletpy.kubeapi.protocol import (
+    CERTIFICATESIGNINGREQUESTS,
+    Call,
+    KubeApi,
+    PatchType,
+    Resource,
+    WatchEvent,
+)
 from kubeletpy.localapi import errors as refusals
 from kubeletpy.localapi.reading import ListOptions
 from kubeletpy.localapi.registry import Registry
@@ -179,7 +188,12 @@ class SimKubeApi(KubeApi):
                 )
             case "create":
                 return self._registry.create(
-                    *about, _sent(call.body), namespace, name=call.name, subresource=below
+                    *about,
+                    _sent(call.body),
+                    namespace,
+                    name=call.name,
+                    subresource=below,
+                    options=WriteOptions(subject=_subject(call)),
                 )
             case "update":
                 return self._registry.update(
@@ -251,6 +265,13 @@ class SimKubeApi(KubeApi):
 def _sent(body: Any) -> Any:
     """A body as it arrives: it went through JSON."""
     return json.loads(json.dumps(body))
+
+
+def _subject(call: Call) -> str | None:
+    """Whom a certificate request is for, as the wire's end reads it."""
+    if call.resource is not CERTIFICATESIGNINGREQUESTS or not isinstance(call.body, dict):
+        return None
+    return x509.read_request(base64.b64decode(call.body["spec"]["request"])).common_name
 
 
 def _key(resource: Resource) -> str:

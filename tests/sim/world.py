@@ -101,6 +101,8 @@ class World:
         self.alive = False
         self.steps = 0
         self.on_step: OnStep | None = None
+        self.prepare: Callable[[Agent], None] = lambda agent: None
+        """Told each agent before it runs."""
         self.agent: Agent | None = None
         self._surroundings: PodSurroundings | None = None
         self._main: asyncio.Task[None] | None = None
@@ -126,6 +128,7 @@ class World:
     async def _live(self, life: int) -> None:
         try:
             self.agent = Agent(self._parts(life))
+            self.prepare(self.agent)
             await self.agent.run()
         except Exception as error:
             self.history.violated(f"the agent died of {error!r}")
