@@ -103,12 +103,18 @@ class _Joining:
         if why:
             assert self._bootstrap is not None, "asked only with another way in"
             stop_loading(str(self._kubeconfig))
+            try:
+                # what is wrong with it must be told now, not by a request that waits for ever
+                await asyncio.to_thread(kubeconfig.read, self._bootstrap)
+            except KubeconfigError as error:
+                raise KubeconfigError(
+                    f"{self._kubeconfig} can't be used ({why}), and neither can the bootstrap"
+                    f" kubeconfig: {error}"
+                ) from None
             log.info(
                 "asking for a client certificate",
                 extra={"kubeconfig": str(self._kubeconfig), "why": why},
             )
-            # what is wrong with it must be told now, not by a request that waits for ever
-            await asyncio.to_thread(kubeconfig.read, self._bootstrap)
             self._unwritten = True
         return await self._with_manager()
 
