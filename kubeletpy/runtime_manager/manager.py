@@ -49,6 +49,7 @@ from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.runtime_manager.slots import StartSlots, StopSlots
 from kubeletpy.runtime_manager.start_container import ContainerStarter
+from kubeletpy.runtime_manager.start_context import ended_in_their_start
 from kubeletpy.runtime_manager.status_source import StatusSource
 from kubeletpy.runtime_manager.sync_run import Parts, SyncRun
 from kubeletpy.runtime_manager.tools import Tools
@@ -147,6 +148,8 @@ class KubeRuntimeManager:
         certain = run.sync_error is None and _all_worked(run.results)
         after, read_error = await self._after(run.draft, status, certain)
         resize = self._resized(run, after or status)
+        for ended_at in ended_in_their_start(run.start_errors, after or status):
+            run.retry(ended_at)
         result = PodSyncResult(
             results=tuple(run.results),
             decisions=plan.decided(run.start_errors),

@@ -6,14 +6,14 @@ Must never start anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from kubeletpy.api import types as api
 from kubeletpy.events.recorder import WARNING, pod_reference
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.actions import StartContainer
 from kubeletpy.runtime_manager.draft import StatusDraft
@@ -72,3 +72,22 @@ def fail(
     """End a start with an event. Raises StartFailed."""
     tools.recorder.event(context.reference(action), WARNING, "Failed", f"Error: {message}")
     raise StartFailed(code, message)
+
+
+def ended_in_their_start(
+    errors: Mapping[str, StartError], after: PodRuntimeStatus
+) -> Iterator[float]:
+    """When (Unix seconds) containers ended whose start failed after the runtime had made them.
+
+    Nobody tells of an end that is our own doing: these containers are to be looked at again, like
+    any that has crashed. Their backoff, which counts from their end, holds them back.
+    """
+    for name, error in errors.items():
+        record = after.newest(name)
+        if (
+            error.code in (RUN_ERROR, POST_START_ERROR)
+            and record is not None
+            and record.state is ContainerState.EXITED
+            and record.finished_at > 0
+        ):
+            yield record.finished_at / 1e9

@@ -260,3 +260,33 @@ def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
         assert len(world.agent.probes) == 0  # type: ignore[union-attr]
 
     live(tmp_path, story)
+
+
+@pytest.mark.parametrize("events", [True, False])
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_start_that_fails_is_tried_again_as_after_a_crash(
+    tmp_path: Path, events: bool, kind: str
+) -> None:
+    async def story(world: ExecWorld) -> None:
+        bad, good = container("bad", "badstart"), container("good", "run")
+        init = kind == "initContainerStatuses"
+        world.user.create(pod("a", [good] if init else [bad], init=[bad] if init else []))
+        # the first restart is immediate, the second waits ten seconds from the end, to the moment
+        assert await world.until(lambda: world.entry("a", kind).get("restartCount") == 1) < 1.5
+        waited = await world.until(lambda: world.entry("a", kind).get("restartCount") == 2)
+        assert 9.5 < waited < 10.5
+        assert world.entry("a", kind)["lastState"]["terminated"]["reason"] == "StartError"
+
+    live(tmp_path, story, events=events)
+
+
+def test_a_failed_post_start_hook_is_followed_by_a_restart_at_once(tmp_path: Path) -> None:
+    async def story(world: ExecWorld) -> None:
+        hook = {"postStart": {"exec": {"command": ["begin"]}}}
+        world.says["begin"] = lambda: 9
+        world.user.create(pod("a", [container("c", "run", lifecycle=hook)]))
+        assert await world.until(lambda: world.entry("a").get("restartCount") == 1) < 1.5
+        world.says["begin"] = lambda: 0
+        assert 9.5 < await world.until(lambda: world.ready("a")) < 10.5
+
+    live(tmp_path, story)
