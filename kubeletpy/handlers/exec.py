@@ -30,9 +30,10 @@ async def run_command(
         )
     except CRIError as error:
         raise HandlerError(
-            f"rpc error: code = {error.code} desc = {error.details or error}"
+            f"rpc error: code = {error.code.shown} desc = {error.details or error}"
         ) from error
     output = answer.stdout[:KEPT_OUTPUT]
     output += answer.stderr[: KEPT_OUTPUT - len(output)]
     text = output.decode("utf-8", "replace")
-    return Reply(Answer.SUCCESS if answer.exit_code == 0 else Answer.FAILURE, text)
+    worked = Answer.SUCCESS if answer.exit_code == 0 else Answer.FAILURE
+    return Reply(worked, text, answer.exit_code)

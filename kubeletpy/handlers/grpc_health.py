@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from kubeletpy.handlers.http_request import KUBE_VERSION
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
+from kubeletpy.remote.errors import code_in_words
 
 METHOD = "/grpc.health.v1.Health/Check"
 SERVING = 1
@@ -85,7 +86,7 @@ def _words(error: grpc.aio.AioRpcError, timeout: float) -> str:
         )
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"timeout: health rpc did not complete within {go_seconds(timeout)}"
-    code = error.code().name
+    code = code_in_words(error.code().name)
     return f"error: health rpc probe failed: rpc error: code = {code} desc = {details}"
 
 

@@ -24,6 +24,8 @@ class Reply:
 
     answer: Answer
     output: str = ""
+    exit_code: int | None = None
+    """Of a command that ended."""
 
 
 class HandlerError(Exception):

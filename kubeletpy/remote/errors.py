@@ -39,6 +39,16 @@ class Code(StrEnum):
     DATA_LOSS = "DATA_LOSS"
     UNAUTHENTICATED = "UNAUTHENTICATED"
 
+    @property
+    def shown(self) -> str:
+        """As gRPC in Go writes it, which is what people search for: "DeadlineExceeded"."""
+        return code_in_words(self.value)
+
+
+def code_in_words(name: str) -> str:
+    """NOT_FOUND is NotFound, CANCELLED is Canceled."""
+    return {"OK": "OK", "CANCELLED": "Canceled"}.get(name) or name.title().replace("_", "")
+
 
 class CRIError(Exception):
     """A call to the runtime or image service that failed.

@@ -121,7 +121,8 @@ class LifecycleHookRunner:
     async def _command(self, container_id: str, words: list[str]) -> None:
         reply = await run_command(self._runtime, container_id, words, 0)
         if reply.answer is not Answer.SUCCESS:
-            raise HandlerError(f"the command did not exit with 0, message: {reply.output!r}")
+            ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
+            raise HandlerError(f"command '{' '.join(words)}' {ended}, message: {reply.output!r}")
 
     async def _sleep(self, seconds: object) -> None:
         """0 is allowed: it does nothing."""

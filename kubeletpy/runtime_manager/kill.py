@@ -177,7 +177,10 @@ class Killer:
         hook = PreStopRun(pre_stop, victim.name, victim.id)
         try:
             took = await self._pre_stop(victim, hook, grace)
-            return await self._end(victim, graces.remaining(grace, took), order)
+            error = await self._end(victim, graces.remaining(grace, took), order)
+            if hook.failed_late():
+                self._hook_failed(victim)
+            return error
         finally:
             hook.give_up()
 
@@ -221,10 +224,13 @@ class Killer:
                 "preStop hook failed",
                 extra={"container": victim.name, "error": str(error)},
             )
-            self._tools.recorder.event(
-                victim.reference, WARNING, "FailedPreStopHook", "PreStopHook failed"
-            )
+            self._hook_failed(victim)
         return asyncio.get_running_loop().time() - started
+
+    def _hook_failed(self, victim: Victim) -> None:
+        self._tools.recorder.event(
+            victim.reference, WARNING, "FailedPreStopHook", "PreStopHook failed"
+        )
 
     async def _stop_sandbox(
         self, status: PodRuntimeStatus, sandbox_id: str, draft: StatusDraft, reason: str

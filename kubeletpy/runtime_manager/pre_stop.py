@@ -25,6 +25,7 @@ class PreStopRun:
         self._task = asyncio.ensure_future(hook)
         self._container = container
         self._container_id = container_id
+        self._late = False
 
     async def wait(self, grace: float) -> float:
         """Wait for its end, at most ``grace`` seconds; the seconds it took.
@@ -39,11 +40,16 @@ class PreStopRun:
         if self._task.done():
             self._task.result()
         else:
+            self._late = True
             logger.info(
                 "preStop hook did not end within the grace period",
                 extra={"container_id": self._container_id, "container": self._container},
             )
         return loop.time() - started
+
+    def failed_late(self) -> bool:
+        """Whether, its container having ended, it failed or was cut off after its grace period."""
+        return self._late and (not self._task.done() or self._task.exception() is not None)
 
     def give_up(self) -> None:
         """Its container has ended, or it is not waited for any more."""

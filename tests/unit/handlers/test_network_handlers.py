@@ -229,7 +229,7 @@ async def test_grpc_health() -> None:
         assert down == Reply(Answer.FAILURE, 'service unhealthy (responded with "NOT_SERVING")')
         unknown = await grpc_health.check(LOOPBACK, port, "nobody", 2)
         assert unknown.answer is Answer.FAILURE
-        assert "code = NOT_FOUND" in unknown.output
+        assert "code = NotFound" in unknown.output
         await servicer.set("db", answers.SERVING)
         assert (await grpc_health.check(LOOPBACK, port, "db", 2)).answer is Answer.SUCCESS
 

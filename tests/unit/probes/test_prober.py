@@ -111,7 +111,7 @@ async def test_what_cannot_be_run_is_tried_again_and_then_told() -> None:
     assert len(runtime.commands) == TRIES
     assert told == [
         "Warning Unhealthy: Liveness probe errored and resulted in unknown state: "
-        "rpc error: code = NOT_FOUND desc = no such task"
+        "rpc error: code = NotFound desc = no such task"
     ]
     outcome, told, runtime = await run(target(COMMAND), gone, gone, cri.ExecSyncResponse())
     assert (outcome, told, len(runtime.commands)) == (OK, [], 3)

@@ -36,6 +36,20 @@ def test_deadline(method: str, own: float, seconds: float | None) -> None:
     assert deadline_for(method, 120, own=own) == seconds
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        (errors.Code.NOT_FOUND, "NotFound"),
+        (errors.Code.UNKNOWN, "Unknown"),
+        (errors.Code.DEADLINE_EXCEEDED, "DeadlineExceeded"),
+        (errors.Code.CANCELLED, "Canceled"),
+        (errors.Code.OK, "OK"),
+    ],
+)
+def test_codes_are_shown_as_people_search_for_them(code: errors.Code, shown: str) -> None:
+    assert code.shown == shown
+
+
 def test_negative_time_is_refused() -> None:
     with pytest.raises(ValueError, match="StopContainer: negative timeout -1 s"):
         deadline_for("StopContainer", 120, own=-1)

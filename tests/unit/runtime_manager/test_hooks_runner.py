@@ -85,8 +85,11 @@ async def test_exec_runs_without_a_limit_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (cri.ExecSyncResponse(exit_code=3, stdout=b"out", stderr=b"err"), "outerr"),
-        (Unavailable("ExecSync", "socket gone"), "socket gone"),
+        (
+            cri.ExecSyncResponse(exit_code=3, stdout=b"out", stderr=b"err"),
+            "command 'leave now' exited with 3, message: 'outerr'",
+        ),
+        (Unavailable("ExecSync", "socket gone"), "code = Unavailable desc = socket gone"),
     ],
 )
 async def test_a_failed_exec_says_what_the_container_should_show(answer: Any, words: str) -> None:

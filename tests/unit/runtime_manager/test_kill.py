@@ -217,6 +217,8 @@ async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_en
     await node.kill(pod)
     assert stops(node)[0] == "stop_container container-app-0 2"
     assert lived == [pytest.approx(12, abs=0.1)]
+    told = "Warning FailedPreStopHook: PreStopHook failed"
+    assert told in node.events.seen, "it was cut off"
     again = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
     await running(again, pod)
     given_up = asyncio.create_task(again.kill(pod))
@@ -225,6 +227,28 @@ async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_en
     await asyncio.wait([given_up])
     await asyncio.sleep(0)
     assert lived[1:] == [pytest.approx(3, abs=0.1)], "a kill that is given up gives the hook up"
+    assert told not in again.events.seen, "the next kill runs it again"
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@on_virtual_time
+async def test_how_a_late_pre_stop_ended_is_told(tmp_path: Path, fails: bool) -> None:
+    class Hooks:
+        async def post_start(self, *_: Any) -> None:
+            raise AssertionError
+
+        async def pre_stop(self, *_: Any) -> None:
+            await asyncio.sleep(11)
+            if fails:
+                raise HookFailed("late")
+
+    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
+    pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)
+    await running(node, pod)
+    node.runtime.stop_seconds["app"] = 100
+    await node.kill(pod)
+    assert ("Warning FailedPreStopHook: PreStopHook failed" in node.events.seen) is fails
 
 
 @on_virtual_time
