@@ -122,6 +122,9 @@ class _Shown:
             self._space(named, group.layer.space, group.layer.used)
         elif space is not None:
             self._space(named, space, space.capacity - space.free)
+            extra = f"{named},{labels({'device': space.device})}"
+            self._add("container_fs_inodes_free", extra, space.inodes_free, space.at)
+            self._add("container_fs_inodes_total", extra, space.inodes, space.at)
 
     def _cpu(self, named: str, stats: GroupStats) -> None:
         add, at = self._add, stats.at
@@ -206,8 +209,6 @@ class _Shown:
         extra = f"{named},{labels({'device': space.device})}"
         self._add("container_fs_usage_bytes", extra, used, space.at)
         self._add("container_fs_limit_bytes", extra, space.capacity, space.at)
-        self._add("container_fs_inodes_free", extra, space.inodes_free, space.at)
-        self._add("container_fs_inodes_total", extra, space.inodes, space.at)
 
     def _network(self, named: str, network: Network) -> None:
         add, at, start = self._add, network.at, "container_network"

@@ -71,6 +71,18 @@ class GroupFiles:
         read = cgroup_text.from_v2 if self.version == 2 else cgroup_text.from_v1
         return read(texts, at)
 
+    def made_at(self, path: str) -> int:
+        """Since when a cgroup has been there, Unix nanoseconds; 0 when it is not.
+
+        The kernel does not say; its files bear the time when they were first looked at.
+        """
+        group = f"{self._memory}{path}"
+        try:
+            seen = [os.stat(name).st_mtime_ns for name in (group, f"{group}/cgroup.procs")]
+        except OSError:
+            return 0
+        return min(seen)
+
     def containers(self, path: str) -> dict[str, str]:
         """id -> path of the cgroups directly below a pod's."""
         found: dict[str, str] = {}

@@ -91,8 +91,11 @@ class NodeFiles:
         return Network(at, found, default)
 
     def _group(self, kind: GroupKind, path: str, name: str, *, detail: bool) -> Group:
-        stats = self._groups.stats(path, detail=detail) if self._groups is not None else None
-        return Group(kind, stats, path=path, name=name)
+        if self._groups is None:
+            return Group(kind, None, path=path, name=name)
+        begun = self._groups.made_at(path)
+        stats = self._groups.stats(path, detail=detail)
+        return Group(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
 
     def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> Group:
         """By its own cgroup, else by its process: the root cgroup is everybody's."""

@@ -242,6 +242,8 @@ def test_views(tmp_path: Path) -> None:
         (pod,) = second["pods"]
         assert pod["containers"][0]["cpu"]["usageNanoCores"] == 0
         assert pod["containers"][0]["rootfs"]["usedBytes"] == 70
+        begun = {g["name"]: g["startTime"] for g in second["node"]["systemContainers"]}
+        assert begun["pods"] >= "2024", "since its cgroup is there"
         assert second["node"]["runtime"]["imageFs"]["usedBytes"] == 77
         assert second["node"]["runtime"]["containerFs"]["inodesUsed"] == 7
         assert b'container="a"' in await shown.cadvisor_metrics()

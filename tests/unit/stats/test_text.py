@@ -86,6 +86,13 @@ def test_values_of_a_container(name: str, more: dict[str, str], value: float) ->
     assert one(cadvisor_of(reading(pod())), name, **MAIN, **more) == value
 
 
+def test_a_container_has_no_inodes_of_its_own_to_run_out_of() -> None:
+    """The disk's are shown of the machine, once, as with the kubelet."""
+    for name in ("container_fs_inodes_free", "container_fs_inodes_total"):
+        (key,) = families(cadvisor_of(reading(pod())))[name][1]
+        assert ("id", "/") in key
+
+
 def test_the_network_is_the_sandboxes() -> None:
     body = cadvisor_of(reading(pod()))
     found = {"name": "sb", "container": "", "interface": "eth0", "pod": "web"}
