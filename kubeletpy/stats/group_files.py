@@ -78,7 +78,7 @@ class GroupFiles:
         """
         group = f"{self._memory}{path}"
         try:
-            seen = [os.stat(name).st_mtime_ns for name in (group, f"{group}/cgroup.procs")]
+            seen = [Path(name).stat().st_mtime_ns for name in (group, f"{group}/cgroup.procs")]
         except OSError:
             return 0
         return min(seen)

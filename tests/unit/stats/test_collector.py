@@ -229,6 +229,7 @@ def test_no_path_leads_out_of_the_hierarchies(tmp_path: Path, path: str) -> None
 
 def test_views(tmp_path: Path) -> None:
     machine = Machine(tmp_path, Runtime(containers=[told("u1xa")]))
+    machine.group("/kubepods")
     machine.add("u1", "a")
     provided: list[str] = []
 
