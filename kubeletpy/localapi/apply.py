@@ -7,6 +7,7 @@ force. Who owns what: :mod:`kubeletpy.localapi.field_managers`. Pure: time is an
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,12 +93,12 @@ def _resolve_conflicts(
     force: bool,
 ) -> list[Manager]:
     """Raise on conflicts, or with force take the fields away from the others."""
+    is_now = field_sets.Values(definition_name, live)
+    becomes = field_sets.Values(definition_name, applied)
     changed = {
         path
         for path in mine.members
-        if field_sets.value_at(definition_name, live, path)
-        != field_sets.value_at(definition_name, applied, path)
-        and not path[-1].startswith("k:")
+        if is_now.at(path) != becomes.at(path) and not path[-1].startswith("k:")
     }
     # kubectl's earlier client-side applies were its own: what they set, it may take over.
     own = last_applied(definition_name, live) if mine.name == "kubectl" else frozenset()
@@ -134,11 +135,11 @@ def _merge_list(schema: JSON, live: list[Any], applied: list[Any]) -> list[Any]:
     by_key = {field_sets.item_key(schema, item): item for item in live}
     wanted = {field_sets.item_key(schema, item) for item in applied}
     merged: list[Any] = []
-    waiting = [(field_sets.item_key(schema, item), item) for item in live]
+    waiting = deque((field_sets.item_key(schema, item), item) for item in live)
     for item in applied:
         key = field_sets.item_key(schema, item)
         while waiting and key in by_key:
-            live_key, live_item = waiting.pop(0)
+            live_key, live_item = waiting.popleft()
             if live_key == key:
                 break
             if live_key not in wanted:
@@ -154,7 +155,9 @@ def _drop(
     """Take out what the manager no longer applies and nobody else owns."""
     owned = {path for other in others for path in other.members}
     parents = {path[:length] for path in owned for length in range(1, len(path))}
-    for path in sorted(dropped, key=len):
-        if path not in owned and path not in parents and not field_sets.is_item_key(path):
-            merged = field_sets.remove(definition_name, merged, path)
-    return merged
+    going = (
+        path
+        for path in dropped
+        if path not in owned and path not in parents and not field_sets.is_item_key(path)
+    )
+    return field_sets.remove(definition_name, merged, going)

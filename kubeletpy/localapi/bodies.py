@@ -6,10 +6,17 @@ import asyncio
 from typing import Any
 
 from kubeletpy.localapi import protobuf
-from kubeletpy.localapi.errors import bad_request, too_large, unsupported_media_type
+from kubeletpy.localapi.errors import (
+    ApiError,
+    bad_request,
+    too_large,
+    unsupported_media_type,
+)
 from kubeletpy.localapi.schema import parse_json
 
 BODY_LIMIT = 3 << 20
+MAX_VALUES = 50_000
+"""Values within one body: each costs the event loop some microseconds, whatever it is."""
 YAML_LIMIT = 256 << 10
 """Bytes of a body that is not JSON but YAML, which takes ten thousand times as long to read."""
 YAML_DEPTH = 200
@@ -32,10 +39,27 @@ async def decode(body: bytes, content_type: str, *, is_patch: bool = False) -> A
     """
     media = media_type(content_type)
     if media in _YAML and not _is_json(body):
-        return await asyncio.to_thread(read_yaml, body)
-    if is_patch and media not in _YAML:
-        return parse_json(body) if media.endswith("+json") else None
-    return read(body, content_type)
+        sent = await asyncio.to_thread(read_yaml, body)
+    elif is_patch and media not in _YAML:
+        sent = parse_json(body) if media.endswith("+json") else None
+    else:
+        sent = read(body, content_type)
+    if len(body) > MAX_VALUES:
+        check_values(sent)
+    return sent
+
+
+def check_values(sent: Any) -> None:
+    """Refuse what has more values than MAX_VALUES. Raises ApiError 413."""
+    waiting, seen = [sent], 0
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            seen += len(value)
+            if seen > MAX_VALUES:
+                message = f"Request entity too large: limit is {MAX_VALUES} values"
+                raise ApiError(413, "RequestEntityTooLarge", message)
+            waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
 def read(body: bytes, content_type: str) -> Any:

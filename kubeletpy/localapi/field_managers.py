@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api.times import format_time
 from kubeletpy.localapi import field_sets
-from kubeletpy.localapi.errors import ApiError, Cause, apply_conflict
+from kubeletpy.localapi.errors import MAX_CAUSES, ApiError, Cause, apply_conflict
 from kubeletpy.localapi.field_sets import Path
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:
     pairs = [(other, path) for other, paths in contested for path in paths]
     causes = [
         Cause("FieldManagerConflict", field_sets.text(path), f"conflict with {other.shown()}")
-        for other, path in pairs
+        for other, path in pairs[:MAX_CAUSES]
     ]
     if len(pairs) == 1:
         other, path = pairs[0]
@@ -138,7 +138,7 @@ def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:
     lines: list[str] = []
     for other, paths in sorted(contested, key=lambda pair: pair[0].shown()):
         lines.append(f"conflicts with {other.shown()}:")
-        lines += [f"- {field_sets.text(path)}" for path in paths]
+        lines += [f"- {field_sets.text(path)}" for path in paths[:MAX_CAUSES]]
     message = f"Apply failed with {len(pairs)} conflicts: " + "\n".join(lines)
     return apply_conflict(message, causes)
 
@@ -167,11 +167,10 @@ def track_update(
     if not managers or new["metadata"].get("managedFields") != live["metadata"]["managedFields"]:
         return new  # who writes the record itself is believed
     fields = field_sets.of_object(definition_name, new)
+    was = field_sets.Values(definition_name, live)
+    becomes = field_sets.Values(definition_name, new)
     changed = frozenset(
-        path
-        for path in field_sets.paths(fields)
-        if field_sets.value_at(definition_name, live, path)
-        != field_sets.value_at(definition_name, new, path)
+        path for path in field_sets.paths(fields) if was.at(path) != becomes.at(path)
     )
     version = str(new.get("apiVersion", ""))
     mine = Manager(manager, "Update", version, format_time(now), subresource, changed)
@@ -180,8 +179,7 @@ def track_update(
         remaining = {
             path
             for path in one.members
-            if path not in changed
-            and field_sets.exists(field_sets.value_at(definition_name, new, path))
+            if path not in changed and field_sets.exists(becomes.at(path))
         }
         if one.same_as(mine):
             mine = replace(mine, members=mine.members | remaining)

@@ -8,7 +8,7 @@ arguments.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
 _MISSING = object()
+_WHOLE = "."
+"""In a set of what goes: all that is here."""
 # Keys that the API defaults: an item that leaves one out means this value.
 _KEY_DEFAULTS: dict[str, Any] = {"protocol": "TCP"}
 _NEVER_OWNED = {
@@ -179,53 +181,73 @@ def text(path: Path) -> str:
     return shown
 
 
-def value_at(definition_name: str | None, obj: JSON, path: Path) -> Any:
-    """What an object has at a path; a sentinel of this module (see :func:`same`) if nothing."""
-    schema: JSON = definitions.definition(definition_name)
-    value: Any = obj
-    for element in path:
-        if element.startswith("f:"):
-            if not isinstance(value, dict) or element[2:] not in value:
-                return _MISSING
-            schema = child_schema(definitions.resolve(schema), element[2:])
-            value = value[element[2:]]
-        else:
-            items = value if isinstance(value, list) else []
-            value = next((i for i in items if item_key(schema, i) == element), _MISSING)
-            if value is _MISSING:
-                return _MISSING
-            schema = schema.get("items", {})
-    return value
+class Values:
+    """What one object has at paths; items of long lists are found without looking at each."""
+
+    def __init__(self, definition_name: str | None, obj: JSON) -> None:
+        self._schema: JSON = definitions.definition(definition_name)
+        self._object = obj
+        self._lists: dict[int, dict[str | None, Any]] = {}
+
+    def at(self, path: Path) -> Any:
+        """What is at a path; a sentinel (see :func:`exists`) if nothing is."""
+        schema, value = self._schema, self._object
+        for element in path:
+            if element.startswith("f:"):
+                if not isinstance(value, dict) or element[2:] not in value:
+                    return _MISSING
+                schema = child_schema(definitions.resolve(schema), element[2:])
+                value = value[element[2:]]
+            else:
+                items = self._items(schema, value)
+                if element not in items:
+                    return _MISSING
+                value = items[element]
+                schema = schema.get("items", {})
+        return value
+
+    def _items(self, schema: JSON, value: Any) -> dict[str | None, Any]:
+        found = self._lists.get(id(value))
+        if found is None:
+            found = self._lists[id(value)] = {}
+            for item in value if isinstance(value, list) else ():
+                found.setdefault(item_key(schema, item), item)
+        return found
 
 
 def exists(value: Any) -> bool:
-    """Whether :func:`value_at` found something."""
+    """Whether :class:`Values` has something there."""
     return value is not _MISSING
 
 
-def remove(definition_name: str | None, obj: JSON, path: Path) -> JSON:
-    """The object without what is at a path; parents that it leaves empty go with it."""
-    return _remove(definitions.definition(definition_name), obj, path) or {}
+def remove(definition_name: str | None, obj: JSON, paths: Iterable[Path]) -> JSON:
+    """The object without what is at some paths; parents that they leave empty go with it."""
+    root: FieldSet = {}
+    for path in paths:
+        at = root
+        for element in path:
+            at = at.setdefault(element, {})
+        at[_WHOLE] = {}
+    return _remove(definitions.definition(definition_name), obj, root) or {}
 
 
-def _remove(schema: JSON, value: Any, path: Path) -> Any:
-    element, rest = path[0], path[1:]
-    resolved = definitions.resolve(schema)
-    if element.startswith("f:"):
-        key = element[2:]
-        if not isinstance(value, dict) or key not in value:
-            return value
-        below = child_schema(resolved, key)
-        left = _remove(below, value[key], rest) if rest else None
-        if left is None or left in ({}, []):
-            return {k: v for k, v in value.items() if k != key} or None
-        return {**value, key: left}
-    if not isinstance(value, list):
+def _remove(schema: JSON, value: Any, going: FieldSet) -> Any:
+    if isinstance(value, dict):
+        resolved = definitions.resolve(schema)
+        left = {
+            key: _left(child_schema(resolved, key), item, going.get(f"f:{key}"))
+            for key, item in value.items()
+        }
+        return {key: item for key, item in left.items() if item is not _MISSING} or None
+    if isinstance(value, list):
+        below = schema.get("items", {})
+        items = [_left(below, item, going.get(item_key(schema, item) or "")) for item in value]
+        return [item for item in items if item is not _MISSING] or None
+    return value
+
+
+def _left(schema: JSON, value: Any, going: FieldSet | None) -> Any:
+    if going is None:
         return value
-    kept: list[Any] = []
-    for item in value:
-        if item_key(schema, item) != element:
-            kept.append(item)
-        elif rest:
-            kept.append(_remove(schema.get("items", {}), item, rest))
-    return [item for item in kept if item is not None] or None
+    left = None if _WHOLE in going else _remove(schema, value, going)
+    return _MISSING if left is None else left

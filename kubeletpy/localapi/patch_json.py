@@ -6,12 +6,15 @@ Pure. A patch is hostile input: whatever is wrong with it ends as a Status error
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError, bad_request
 
 _MAX_OPERATIONS = 10_000
+_MAX_COPIED = 3 << 20
+"""Bytes of JSON that the copies in one patch may make: copies of copies double each time."""
 
 
 def merge_patch(original: Any, patch: Any) -> Any:
@@ -31,7 +34,8 @@ def json_patch(original: JSON, operations: Any) -> JSON:
     """Apply an RFC 6902 patch.
 
     Raises:
-        ApiError: 400 for what is not such a patch, 422 for one that does not fit the object.
+        ApiError: 400 for what is not such a patch, 413 for one that is too large or copies too
+            much, 422 for one that does not fit the object.
     """
     if not isinstance(operations, list):
         raise bad_request("a JSON patch must be a list of operations")
@@ -41,14 +45,37 @@ def json_patch(original: JSON, operations: Any) -> JSON:
             "RequestEntityTooLarge",
             f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}",
         )
-    document: Any = copy.deepcopy(original)
-    for operation in operations:
-        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
-            raise bad_request("each operation of a JSON patch needs op and path")
-        document = _apply(document, operation)
+    try:
+        document = _apply_all(copy.deepcopy(original), operations)
+    except RecursionError:
+        raise bad_request("the patched object is nested too deep") from None
     if not isinstance(document, dict):
         raise _rejected()
     return document
+
+
+def _apply_all(document: Any, operations: list[Any]) -> Any:
+    copied = 0
+    for operation in operations:
+        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+            raise bad_request("each operation of a JSON patch needs op and path")
+        if operation.get("op") == "copy":
+            copied += len(json.dumps(_source(document, operation)))
+            if copied > _MAX_COPIED:
+                raise ApiError(
+                    413,
+                    "RequestEntityTooLarge",
+                    f"the copy operations of a JSON patch may make {_MAX_COPIED} bytes at most",
+                )
+        document = _apply(document, operation)
+    return document
+
+
+def _source(document: Any, operation: JSON) -> Any:
+    source = operation.get("from")
+    if not isinstance(source, str):
+        raise bad_request(f"JSON patch operation {operation.get('op')} needs from")
+    return _find(document, _pointer(source))
 
 
 def _rejected() -> ApiError:
@@ -72,14 +99,11 @@ def _apply(document: Any, operation: JSON) -> Any:
         if _find(document, path) != operation["value"]:
             raise _rejected()
         return document
-    if op in ("move", "copy"):
-        source = operation.get("from")
-        if not isinstance(source, str):
-            raise bad_request(f"JSON patch operation {op} needs from")
-        value = copy.deepcopy(_find(document, _pointer(source)))
-        if op == "move":
-            document = _remove(document, _pointer(source))
-        return _add(document, path, value)
+    if op == "copy":
+        return _add(document, path, copy.deepcopy(_source(document, operation)))
+    if op == "move":
+        value = _source(document, operation)
+        return _add(_remove(document, _pointer(operation["from"])), path, value)
     raise bad_request(f"unknown JSON patch operation {op!r}")
 
 

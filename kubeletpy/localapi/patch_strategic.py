@@ -7,6 +7,8 @@ document "Strategic Merge Patch"). Pure: returns new objects, never changes its 
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +58,7 @@ def _merge_map(schema: JSON, original: JSON, patch: JSON) -> JSON:
         raise bad_request(f"unknown patch type: {directive!r}")
     merged = dict(original)
     if _RETAIN in patch:
-        retained = _string_list(patch[_RETAIN], _RETAIN)
+        retained = set(_string_list(patch[_RETAIN], _RETAIN))
         merged = {key: value for key, value in merged.items() if key in retained}
     orders: dict[str, list[Any]] = {}
     for key, value in patch.items():
@@ -96,13 +98,38 @@ def _merge_value(field: JSON, original: Any, patch: Any, order: list[Any] | None
 def _merge_list(field: JSON, original: list[Any], patch: list[Any], order: list[Any] | None) -> Any:
     merge_key = field.get("x-kubernetes-patch-merge-key")
     if merge_key is None:
-        merged = original + [item for item in _unique(patch) if item not in original]
+        known = {_identity(item) for item in original}
+        merged: list[Any] = [
+            *original,
+            *(item for item in _unique(patch) if _identity(item) not in known),
+        ]
         return merged if order is None else _ordered(merged, original, order, None)
     item_schema = definitions.resolve(field.get("items", {}))
-    base = original
+    replaced = any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch)
+    updates, deleted = _changes_of_list(patch, merge_key)
+    merged = []
+    places: dict[str, int] = {}
+    for kept in [] if replaced else original:
+        key = _identity(kept.get(merge_key)) if isinstance(kept, dict) else ""
+        if key not in deleted:
+            places.setdefault(key, len(merged))
+            merged.append(kept)
+    for item in updates:
+        update = {key: value for key, value in item.items() if key != _DIRECTIVE}
+        index = places.setdefault(_identity(item[merge_key]), len(merged))
+        if index == len(merged):
+            merged.append(_merge_map(item_schema, {}, update))
+        elif item.get(_DIRECTIVE) == "replace":
+            merged[index] = update
+        else:
+            merged[index] = _merge_map(item_schema, merged[index], update)
+    return merged if order is None else _ordered(merged, original, order, merge_key)
+
+
+def _changes_of_list(patch: list[Any], merge_key: str) -> tuple[list[JSON], set[str]]:
+    """The items to merge, and the keys (see _identity) of those to delete."""
     updates: list[JSON] = []
-    if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
-        base = []
+    deleted: set[str] = set()
     for item in patch:
         if not isinstance(item, dict):
             raise bad_request("cannot use a primitive in a list of objects with a merge key")
@@ -116,35 +143,19 @@ def _merge_list(field: JSON, original: list[Any], patch: list[Any], order: list[
                 f"map: {item} does not contain declared merge key: {merge_key}",
             )
         if directive == "delete":
-            base = [kept for kept in base if kept.get(merge_key) != item[merge_key]]
+            deleted.add(_identity(item[merge_key]))
         else:
             updates.append(item)
-    merged = list(base)
-    for item in updates:
-        update = {key: value for key, value in item.items() if key != _DIRECTIVE}
-        index = _index_of(merged, merge_key, item[merge_key])
-        if index is None:
-            merged.append(_merge_map(item_schema, {}, update))
-        elif item.get(_DIRECTIVE) == "replace":
-            merged[index] = update
-        else:
-            merged[index] = _merge_map(item_schema, merged[index], update)
-    return merged if order is None else _ordered(merged, original, order, merge_key)
+    return updates, deleted
 
 
-def _index_of(items: list[Any], merge_key: str, wanted: Any) -> int | None:
-    for index, item in enumerate(items):
-        if isinstance(item, dict) and item.get(merge_key) == wanted:
-            return index
-    return None
+def _identity(value: Any) -> str:
+    """The same text for equal values only: lists of strangers are not compared pair by pair."""
+    return f'"{value}' if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def _unique(items: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for item in items:
-        if item not in found:
-            found.append(item)
-    return found
+    return list({_identity(item): item for item in items}.values())
 
 
 def _string_list(value: Any, what: str) -> list[str]:
@@ -158,7 +169,8 @@ def _delete_from_list(merged: JSON, key: str, values: Any) -> None:
         raise bad_request(f"invalid patch format of {_DELETE}{key}")
     current = merged.get(key)
     if isinstance(current, list):
-        merged[key] = [item for item in current if item not in values]
+        unwanted = {_identity(value) for value in values}
+        merged[key] = [item for item in current if _identity(item) not in unwanted]
 
 
 def _ordered(
@@ -166,21 +178,28 @@ def _ordered(
 ) -> list[Any]:
     """Sort by the patch's order; items that only the server has keep their place among others."""
 
-    def identity(item: Any) -> Any:
-        return item.get(merge_key) if merge_key and isinstance(item, dict) else item
+    def identity(item: Any) -> str:
+        return _identity(item.get(merge_key) if merge_key and isinstance(item, dict) else item)
 
-    wanted = [identity(item) for item in order]
-    was = [identity(item) for item in original]
+    wanted, was = _places(map(identity, order)), _places(map(identity, original))
     named = sorted(
         (item for item in merged if identity(item) in wanted),
-        key=lambda item: wanted.index(identity(item)),
+        key=lambda item: wanted[identity(item)],
     )
-    others = [item for item in merged if identity(item) not in wanted]
+    others = deque(item for item in merged if identity(item) not in wanted)
     result: list[Any] = []
     for item in named:
-        key = identity(item)
+        place = was.get(identity(item), -1)
         # A server-only item comes before the first named one that stood behind it.
-        while others and key in was and was.index(identity(others[0])) < was.index(key):
-            result.append(others.pop(0))
+        while others and was.get(identity(others[0]), len(was)) < place:
+            result.append(others.popleft())
         result.append(item)
-    return result + others
+    return [*result, *others]
+
+
+def _places(keys: Iterable[str]) -> dict[str, int]:
+    """Where each key comes first."""
+    found: dict[str, int] = {}
+    for index, key in enumerate(keys):
+        found.setdefault(key, index)
+    return found

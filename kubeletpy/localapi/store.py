@@ -18,10 +18,13 @@ from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
+from kubeletpy.localapi.errors import too_large
 from kubeletpy.localapi.history import Change, History, Past
 
 logger = logging.getLogger(__name__)
 
+MAX_OBJECT = 8 << 20
+"""Characters of JSON, in which a ConfigMap of 1 MiB may be six times as long."""
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -165,6 +168,7 @@ class Store:
         """Create or replace an object; returns it with its new resourceVersion.
 
         Raises:
+            ApiError: 413, it is larger than an object may be.
             sqlite3.Error: nothing was written (such as a full disk).
         """
         revision = self._revision + 1
@@ -174,6 +178,8 @@ class Store:
             "metadata": {**obj.get("metadata", {}), "resourceVersion": str(revision)},
         }
         text = _encode(written)
+        if len(text) > MAX_OBJECT:
+            raise too_large(MAX_OBJECT)
         self._db.execute(
             "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)",
             (resource, namespace, name, revision, now, text),

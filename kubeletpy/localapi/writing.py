@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.localapi import (
+    bodies,
     definitions,
     errors,
     events,
@@ -202,6 +203,7 @@ class Writer:
         else:
             kind = definitions.definition_name(info.group, info.version, info.kind)
             patched = patch_strategic.strategic_merge(kind, shown, patch)
+        bodies.check_values(patched)
         decoded, warnings = schema.decode(info, patched, options.field_validation)
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)
