@@ -36,7 +36,8 @@ class KernelPodLimits:
         """The limits that the pod's cgroup has now. Raises PodLimitsError."""
         with _as_pod_limits_error():
             wanted = self._tree.pod_limits(pod)
-            found = as_asked(self._tree.read_limits(pod), wanted)
+            version = self._tree.files.version
+            found = as_asked(version, self._tree.read_limits(pod), wanted)
             if _plain(found) == _plain(wanted):
                 self._tree.note_limits(pod, wanted)
             return _plain(found)

@@ -33,13 +33,13 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def as_asked(found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
+def as_asked(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
     """What was found, in the numbers that were asked for where the kernel only rounded them.
 
     It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares.
     """
     shares, memory = found.shares, found.memory
-    if shares is not None and wanted.shares is not None and _same_weight(shares, wanted.shares):
+    if version == 2 and _same_weight(shares, wanted.shares):
         shares = wanted.shares
     if memory is not None and wanted.memory and memory == wanted.memory // PAGE * PAGE:
         memory = wanted.memory
@@ -79,5 +79,5 @@ def _or_unlimited(text: str) -> int:
     return NO_LIMIT if text == "max" else int(text)
 
 
-def _same_weight(found: int, wanted: int) -> bool:
-    return found == weight_to_shares(shares_to_weight(wanted))
+def _same_weight(found: int | None, wanted: int | None) -> bool:
+    return wanted is not None and found == weight_to_shares(shares_to_weight(wanted))

@@ -51,9 +51,13 @@ class ResourcesInEffect:
             name = container["name"]
             if (resources := self._records.get(pod.uid, name)) is not None:
                 known[name] = resources
+        pod_level = self._records.get_pod_level(pod.uid)
+        if pod_level is None and pod.spec.get("resources") and not status.empty:
+            # nobody knows what they were: lost, or it had none until now
+            self._right.discard(pod.uid)
         return InEffect(
             containers=known,
-            pod_level=self._records.get_pod_level(pod.uid),
+            pod_level=pod_level,
             pod_limits_differ=self._difference(pod, status),
             settings=self._settings,
         )

@@ -65,6 +65,22 @@ def test_a_whole_pod_grows_and_shrinks(node: Node, namespace: str) -> None:
     node.wait_event(namespace, "a", "ResizeCompleted: Pod resize completed: ")
 
 
+def test_a_pod_that_gets_resources_as_a_whole_while_it_runs(node: Node, namespace: str) -> None:
+    """So few shares that they would be one weight of cgroup v2."""
+    node.apply(pod("a", sized("cpu=2m", "cpu=10m")), namespace=namespace)
+    group = pod_group(node, node.wait_running(namespace, "a"))
+    assert (read(group, "cpu.shares"), read(group, "cpu.cfs_quota_us")) == ("2", "1000")
+    resize_whole(node, namespace, "a", "cpu=20m", "cpu=50m")
+    wanted = resources("cpu=20m", "cpu=50m")
+    node.wait_pod(
+        namespace,
+        "a",
+        lambda made: status(made).get("resources") == wanted and not conditions(made),
+        "resized",
+    )
+    assert (read(group, "cpu.shares"), read(group, "cpu.cfs_quota_us")) == ("20", "5000")
+
+
 def test_a_whole_pod_that_grows_while_the_agent_is_dead(node: Node, namespace: str) -> None:
     whole = resources("cpu=200m memory=64Mi", "cpu=300m memory=96Mi")
     node.apply(pod("a", container("free"), resources=whole), namespace=namespace)

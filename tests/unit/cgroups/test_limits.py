@@ -76,10 +76,18 @@ def test_memory_in_use_is_read() -> None:
 def test_what_the_kernel_rounds_is_what_was_asked_for() -> None:
     wanted = CgroupResources(shares=512, memory=100_000_000)
     found = CgroupResources(shares=500, quota_us=-1, memory=99_999_744)
-    assert as_asked(found, wanted) == CgroupResources(shares=512, quota_us=-1, memory=100_000_000)
+    as_wanted = CgroupResources(shares=512, quota_us=-1, memory=100_000_000)
+    assert as_asked(2, found, wanted) == as_wanted
     other = CgroupResources(shares=700, memory=99_999_744 - 4096)
-    assert as_asked(other, wanted) == other
-    assert as_asked(found, CgroupResources()) == found
+    assert as_asked(2, other, wanted) == other
+    assert as_asked(2, found, CgroupResources()) == found
+
+
+def test_shares_of_v1_are_not_rounded() -> None:
+    """2 and 20 are one weight of v2, and ten times as much cpu on v1."""
+    wanted, found = CgroupResources(shares=20), CgroupResources(shares=2)
+    assert as_asked(1, found, wanted) == found
+    assert as_asked(2, found, wanted) == wanted
 
 
 def test_limits_over_others() -> None:
