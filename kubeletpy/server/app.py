@@ -18,6 +18,7 @@ from aiohttp import web
 
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError
+from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import BACKLOG, limited, small_tls_buffers
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
 from kubeletpy.wire.http_log import http_log
@@ -58,6 +59,7 @@ class AgentServer:
         self._type = "readonly" if access is None else "readwrite"
         self._routes: dict[str, Route] = {}
         app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
+        guard_headers(app)
         for route in ROUTES:
             handler = handlers.get(route.name)
             if access is None and not route.read_only:

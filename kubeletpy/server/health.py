@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import limited, listen
 from kubeletpy.wire.http_log import http_log
 
@@ -81,6 +82,7 @@ class HealthServer:
     async def start(self) -> None:
         """Listen. Raises OSError when the port is taken."""
         app = web.Application()
+        guard_headers(app)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/healthz/{check}", self._one_check)
         app.router.add_get("/metrics", self._metrics)

@@ -1,0 +1,18 @@
+"""The headers that all answers of the agent's servers have alike.
+
+Must never depend on the request.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+
+def guard_headers(app: web.Application) -> None:
+    """Answers say nothing of the software behind them, and no browser guesses what they are."""
+    app.on_response_prepare.append(_guard)
+
+
+async def _guard(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.pop("Server", None)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
