@@ -14,6 +14,8 @@ from kubeletpy.localapi.registry import Registry
 from kubeletpy.wire.http_log import http_log
 
 _STOP_SECONDS = 1.0
+MAX_LINE = 64 << 10
+"""Bytes of a request's first line: the command of an exec is in its query."""
 
 
 def check_loopback(host: str) -> None:
@@ -67,6 +69,7 @@ class Server:
             handler_cancellation=True,
             shutdown_timeout=_STOP_SECONDS,
             logger=http_log,
+            max_line_size=MAX_LINE,
         )
         await runner.setup()
         site = web.TCPSite(runner, host, port, ssl_context=self._tls, reuse_address=True)

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY = 64 << 10
+MAX_LINE = 64 << 10
+"""Bytes of a request's first line: the command of an exec is in its query."""
 MAX_CONNECTIONS = 4096
 MAX_ANSWERS = 128
 """Requests that are answered at once, but for streams and those that wait to be admitted."""
@@ -81,7 +83,7 @@ class AgentServer:
             keepalive_timeout=IDLE_S,
             lingering_time=LINGER_S,
             logger=http_log,
-            max_line_size=8190,
+            max_line_size=MAX_LINE,
             max_field_size=8190,
         )
         self._server: asyncio.Server | None = None

@@ -57,6 +57,14 @@ async def test_every_answer_is_a_status(tmp_path: Path, caplog: pytest.LogCaptur
     assert not caplog.records
 
 
+async def test_a_long_command_fits_into_a_request(tmp_path: Path) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    async with serving(tmp_path, tmp_path / "pki") as (_, admin, _node):
+        for length, code in ((60_000, 404), (70_000, 400)):
+            path = f"/api/v1/namespaces/default/pods/p/exec?command={'x' * length}"
+            assert (await admin.ask("GET", path))[0] == code
+
+
 async def test_long_yaml_is_read_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 

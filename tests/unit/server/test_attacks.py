@@ -193,6 +193,12 @@ async def test_heads_out_of_bounds(
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
+async def test_a_long_command_fits_into_a_request(pki: Pki, tmp_path: Path) -> None:
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        path = f"/healthz?command={'x' * 60_000}"
+        assert (await server.ask("GET", path, client=pki.client))[0] == 200
+
+
 async def test_many_requests_at_once_from_one_connection(pki: Pki, tmp_path: Path) -> None:
     api = Reviewer()
     async with serving(make_view(tmp_path), api, pki) as server:
