@@ -160,7 +160,7 @@ def own_node(parts: AgentParts, recorder: EventRecorder, manager: NodeManager | 
         old={},
         now=parts.clock.now(),
     )
-    return OwnNode(
+    node = OwnNode(
         parts.node.name,
         parts.kube_api,
         recorder,
@@ -168,6 +168,9 @@ def own_node(parts: AgentParts, recorder: EventRecorder, manager: NodeManager | 
         written=lambda: manager.node if manager is not None else None,
         rng=parts.rng,
     )
+    if manager is not None:
+        manager.newest = node.current
+    return node
 
 
 def mirrors(

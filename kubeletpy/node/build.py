@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kubeletpy.api import node_labels
 from kubeletpy.api import types as api
+from kubeletpy.api.types import JSON
 from kubeletpy.node.conditions import NodeHealth, node_conditions
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
@@ -159,6 +160,14 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
     if new_notes:
         metadata["annotations"] = new_notes
     return {"metadata": metadata} if metadata else None
+
+
+def machine_labels(node: api.Node, architecture: str) -> JSON | None:
+    """What a node must be told whose labels say another system or architecture than it has."""
+    labels = node["metadata"].get("labels") or {}
+    true = {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
+    wrong = {key: value for key, value in true.items() if labels.get(key) != value}
+    return {"metadata": {"labels": wrong}} if wrong else None
 
 
 def is_ready(status: api.NodeStatus) -> bool:

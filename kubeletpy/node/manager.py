@@ -76,6 +76,8 @@ class NodeManager:
         self._boot_id = ""
         self.on_answer: Callable[[], None] = lambda: None
         """Called each time that the API has shown us the node."""
+        self.newest: Callable[[], api.Node | None] = lambda: self._node
+        """The newest of the node that is known, by whatever way."""
         self.registered = asyncio.Event()
         """Set once the API has the node."""
 
@@ -100,6 +102,7 @@ class NodeManager:
         await self._register()
         while True:
             try:
+                await self._keep_labels()
                 await self._write_status()
             except ApiError as error:
                 log.warning(
@@ -185,6 +188,13 @@ class NodeManager:
         if build.is_ready(status):
             self._startup.ready()
         self.on_answer()
+
+    async def _keep_labels(self) -> None:
+        """Put right what pods are placed by and nobody else may say: system and architecture."""
+        node = self.newest()
+        patch = None if node is None else build.machine_labels(node, self._facts.architecture)
+        if patch is not None:
+            self._remember(await self._api.patch(NODES, self._options.name, patch))
 
     async def _write_status(self) -> None:
         assert self._node is not None, "status is written after registration"

@@ -405,3 +405,23 @@ def _manifest(what: str) -> str:
 def _mirror_ready(world: World, name: str) -> bool:
     conditions = status(world, name).get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+@both
+def test_a_node_that_is_labelled_as_another_system_says_what_it_is(
+    tmp_path: Path, events: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        await until(world, lambda: node_ready(world) == "True", 30)
+        await asyncio.sleep(30)
+        lie: JSON = {"metadata": {"labels": {"kubernetes.io/os": "dummy", "mine": "stays"}}}
+        world.registry.patch(ADMIN, "nodes", NODE, lie)
+
+        def labels() -> JSON:
+            node = world.registry.find("nodes", "", NODE) or {}
+            return dict(node["metadata"]["labels"])
+
+        await until(world, lambda: labels()["kubernetes.io/os"] == "linux", 15)
+        assert labels()["mine"] == "stays"
+
+    play(scenario, tmp_path, events=events)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -59,6 +59,10 @@ class NodeApi:
                 raise NotFound("no")
             return self.lease
         assert self.node is not None
+        if labels := (patch.get("metadata") or {}).get("labels"):
+            old = self.node["metadata"]
+            told = {**old, "labels": {**(old.get("labels") or {}), **labels}}
+            self.node = {**self.node, "metadata": told}
         if "status" in patch:
             status = {**self.node.get("status", {}), **patch["status"]}
             for key in ("capacity", "allocatable"):
@@ -288,4 +292,22 @@ async def test_resources_of_others_are_given_out_and_those_that_are_gone_taken_a
         assert not {"ephemeral-storage", "gone/x"} & set(found), name
     await asyncio.sleep(200)
     assert [what for _, what in api.log].count("patch nodes status") == 1, "nothing has changed"
+    task.cancel()
+
+
+@on_virtual_time
+async def test_system_and_architecture_are_put_right_within_an_update_period() -> None:
+    api = NodeApi()
+    of = manager(api, NodeHealth, Recorder())
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(5)
+    assert api.node is not None
+    true = api.node["metadata"]["labels"]
+    lies = {"kubernetes.io/os": "dummy", "kubernetes.io/arch": "dummy", "mine": "stays"}
+    api.node = {**api.node, "metadata": {**api.node["metadata"], "labels": {**true, **lies}}}
+    of.newest = lambda: cast(Any, api.node)
+    await asyncio.sleep(10.5)
+    assert api.node["metadata"]["labels"] == {**true, "mine": "stays"}
+    await asyncio.sleep(100)
+    assert [what for _, what in api.log] == ["create nodes", "patch nodes"], "once"
     task.cancel()
