@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kubeletpy.runtime_manager.results import PodSyncResult, StartError, SyncAction
 
+CRASH_LOOP = "CrashLoopBackOff"
 _STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)
 
 
@@ -22,14 +24,13 @@ class ReasonCache:
 
     def update(self, uid: str, result: PodSyncResult) -> None:
         """Take over what a runtime sync reports: errors replace, successes remove."""
-        errors = dict(self._pods.get(uid, {}))
+        before = self._pods.get(uid, {})
+        errors = dict(before)
         for step in result.results:
-            if step.action in _STARTS:
-                if step.error is None:
-                    errors.pop(step.target, None)
-                else:
-                    errors[step.target] = step.error
-        errors.update(result.start_errors)
+            if step.action in _STARTS and step.error is None:
+                errors.pop(step.target, None)
+        for name, error in result.start_errors.items():
+            errors[name] = _with_cause(error, before.get(name))
         if not errors:
             self._pods.pop(uid, None)
             return
@@ -45,3 +46,13 @@ class ReasonCache:
     def forget(self, uid: str) -> None:
         """Drop all reasons of a pod."""
         self._pods.pop(uid, None)
+
+
+def _with_cause(error: StartError, before: StartError | None) -> StartError:
+    """A start held back because the one before failed goes on saying how that failed."""
+    if error.code != CRASH_LOOP or before is None:
+        return error
+    cause = before.cause
+    if before.code != CRASH_LOOP:
+        cause = f"{before.code}: {before.message}"
+    return replace(error, message=f"{error.message}: {cause}", cause=cause) if cause else error

@@ -9,11 +9,11 @@ import asyncio
 
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.reason_cache import CRASH_LOOP
 from kubeletpy.podworkers.sync_context import SyncContext
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.results import Decision, PodSyncResult
 
-CRASH_LOOP = "CrashLoopBackOff"
 MAX_ROUNDS = 20
 """Runtime syncs in one step: more than any pod has stages, yet not without end."""
 EARLY_STATUS_AFTER = 1.0

@@ -34,6 +34,8 @@ class StartError:
     message: str
     retry_at: float | None = None
     """Unix seconds at which its backoff ends, where it has one."""
+    cause: str = ""
+    """Why the try before failed, where that is told with a backoff."""
 
 
 @dataclass(frozen=True, slots=True)

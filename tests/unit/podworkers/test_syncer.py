@@ -496,9 +496,28 @@ def test_reasons_come_and_go() -> None:
     error = StartError("ErrImagePull", "no")
     failed = SyncResult(SyncAction.START_CONTAINER, "main", error)
     for uid in ("a", "b", "c"):
-        reasons.update(uid, PodSyncResult(results=(failed,)))
+        reasons.update(uid, PodSyncResult(results=(failed,), start_errors={"main": error}))
     assert [bool(reasons.get(uid)) for uid in ("a", "b", "c")] == [False, True, True]
     reasons.update("b", PodSyncResult())
     assert reasons.get("b") == {"main": error}
     reasons.update("b", PodSyncResult(results=(SyncResult(SyncAction.START_CONTAINER, "main"),)))
     assert reasons.get("b") == {}
+
+
+def test_a_start_held_back_goes_on_saying_how_the_one_before_failed() -> None:
+    reasons = ReasonCache()
+
+    def told(code: str, message: str) -> str:
+        error = StartError(code, message)
+        reasons.update("a", PodSyncResult(start_errors={"main": error}))
+        return reasons.get("a")["main"].message
+
+    assert told("CrashLoopBackOff", "back-off 10s") == "back-off 10s", "it ran, and ended"
+    assert told("PostStartHookError", "exited with 9") == "exited with 9"
+    held = "back-off 20s: PostStartHookError: exited with 9"
+    assert [told("CrashLoopBackOff", "back-off 20s") for _ in range(2)] == [held] * 2
+    assert told("RunContainerError", "no such file") == "no such file"
+    assert told("CrashLoopBackOff", "back-off 40s").endswith("RunContainerError: no such file")
+    worked = SyncResult(SyncAction.START_CONTAINER, "main")
+    reasons.update("a", PodSyncResult(results=(worked,)))
+    assert told("CrashLoopBackOff", "back-off 40s") == "back-off 40s"
