@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 
-from kubeletpy.api.quantity import milli_value, value
+from kubeletpy.api.quantity import milli_value, spelled, value
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 
@@ -22,8 +22,8 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
         pods = min(pods, options.pods_per_core * facts.cpu_count)
     return {
         "cpu": str(facts.cpu_count),
-        "memory": f"{facts.memory_bytes // 1024}Ki",
-        **({STORAGE: f"{facts.root_storage_bytes // 1024}Ki"} if options.local_storage else {}),
+        "memory": _binary(facts.memory_bytes),
+        **({STORAGE: _binary(facts.root_storage_bytes)} if options.local_storage else {}),
         "pods": str(pods),
         **{f"{HUGE_PAGES}{_binary(size)}": "0" for size in _COMMON_PAGES},
         **{
@@ -44,11 +44,8 @@ def with_foreign(total: Mapping[str, str], shown: Mapping[str, str]) -> dict[str
 
 
 def _binary(amount: int) -> str:
-    """Bytes as a quantity: in the largest unit that is whole."""
-    for unit, name in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
-        if amount and amount % unit == 0:
-            return f"{amount // unit}{name}"
-    return str(amount)
+    """Bytes as the API will show them: another spelling would be news at each look."""
+    return spelled(amount, binary=True)
 
 
 def _threshold(text: str, total: int) -> int:
@@ -83,5 +80,5 @@ def allocatable(total: Mapping[str, str], options: NodeOptions) -> dict[str, str
         if resource == "memory":  # what is set aside in huge pages is no memory for anything else
             taken += sum(value(text) for name, text in total.items() if name.startswith(HUGE_PAGES))
         amount = max(size - taken, 0)
-        left[resource] = str(amount) if amount % 1024 else f"{amount // 1024}Ki"
+        left[resource] = _binary(amount)
     return left

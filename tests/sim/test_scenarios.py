@@ -413,7 +413,7 @@ def test_a_node_that_is_labelled_as_another_system_says_what_it_is(
 ) -> None:
     async def scenario(world: World) -> None:
         await until(world, lambda: node_ready(world) == "True", 30)
-        await asyncio.sleep(30)
+        await asyncio.sleep(150)
         lie: JSON = {"metadata": {"labels": {"kubernetes.io/os": "dummy", "mine": "stays"}}}
         world.registry.patch(ADMIN, "nodes", NODE, lie)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.api.quantity import spelled, value
 from kubeletpy.node import build
 from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
 from kubeletpy.node.facts import MachineFacts, read_machine_facts
@@ -38,18 +39,18 @@ def options(**fields: Any) -> NodeOptions:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, {"cpu": "4", "memory": f"{8 * GI // 1024}Ki", "pods": "110"}),
+        ({}, {"cpu": "4", "memory": "8Gi", "pods": "110"}),
         ({"kube_reserved": {"cpu": "500m"}, "system_reserved": {"cpu": "1"}}, {"cpu": "2500m"}),
         ({"reserved_cpus": 1, "kube_reserved": {"cpu": "3"}}, {"cpu": "3"}),
         (
             {"kube_reserved": {"memory": "1Gi"}, "eviction_hard": {"memory.available": "100Mi"}},
-            {"memory": f"{(7 * GI - 100 * 2**20) // 1024}Ki"},
+            {"memory": f"{7 * 1024 - 100}Mi"},
         ),
         (
             {"eviction_hard": {"nodefs.available": "10%"}},
-            {"ephemeral-storage": f"{90 * GI // 1024}Ki"},
+            {"ephemeral-storage": "90Gi"},
         ),
-        ({"system_reserved": {"memory": "9Gi"}}, {"memory": "0Ki"}),
+        ({"system_reserved": {"memory": "9Gi"}}, {"memory": "0"}),
         ({"pods_per_core": 10}, {"pods": "40"}),
         ({"pods_per_core": 100}, {"pods": "110"}),
     ],
@@ -120,6 +121,19 @@ def test_what_others_say_that_the_node_has_stays() -> None:
     assert total["cpu"] == "4"
     assert "hugepages-4Mi" not in total
     assert allocatable(total, options())["vendor.example/gpu"] == "2"
+
+
+@pytest.mark.parametrize("memory", [8 * GI, 3 << 40, 24616796 << 10, 12345678901])
+def test_amounts_are_spelled_as_the_api_spells_them(memory: int) -> None:
+    """Else each look at the node would find news, and write them."""
+    facts = replace(FACTS, memory_bytes=memory, root_storage_bytes=memory * 3)
+    given = options(eviction_hard={"memory.available": "100Mi", "nodefs.available": "10%"})
+    total = capacity(facts, given)
+    left = allocatable(total, given)
+    for amounts in (total, left):
+        for name in ("memory", "ephemeral-storage"):
+            assert spelled(value(amounts[name]), binary=True) == amounts[name]
+    assert value(total["memory"]) == memory
 
 
 def test_huge_pages_are_taken_out_of_memory() -> None:
