@@ -52,6 +52,13 @@ class Handler:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
+        response = await self._handle(request)
+        if request.content.exception() is not None and not response.prepared:
+            # nothing more can be read of this connection: its client is told
+            response.force_close()
+        return response
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._answer(request)
         except ApiError as error:

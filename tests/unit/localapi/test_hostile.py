@@ -57,6 +57,16 @@ async def test_every_answer_is_a_status(tmp_path: Path, caplog: pytest.LogCaptur
     assert not caplog.records
 
 
+async def test_after_a_broken_body_the_connection_is_not_used_again(tmp_path: Path) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    async with serving(tmp_path, tmp_path / "pki") as (_, admin, _node):
+        for path in (MAPS, "/api/v1/nowhere"):
+            for _ in range(10):
+                _, _, headers = await admin.ask("POST", path, b"junk", Content_Encoding="gzip")
+                assert headers["Connection"] == "close"
+                assert (await admin.ask("POST", MAPS, {}))[0] == 422
+
+
 async def test_a_long_command_fits_into_a_request(tmp_path: Path) -> None:
     certificates.ensure(tmp_path / "pki", "n1")
     async with serving(tmp_path, tmp_path / "pki") as (_, admin, _node):
