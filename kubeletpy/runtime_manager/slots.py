@@ -108,7 +108,7 @@ class Slots:
 
     def _release(self, kind: int) -> None:
         self._held[kind] -= 1
-        if self._linger:
+        if self._linger and any(self._waiting):
             asyncio.get_running_loop().call_later(self._linger, self._give)
         else:
             self._give()

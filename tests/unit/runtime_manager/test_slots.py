@@ -144,3 +144,12 @@ async def test_nobody_waits_while_the_machine_goes_down() -> None:
 def test_one_slot_is_the_least() -> None:
     with pytest.raises(ValueError, match="at least one"):
         StartSlots(0)
+
+
+@on_virtual_time
+async def test_a_place_that_nobody_waits_for_leaves_nothing_behind() -> None:
+    slots = StopSlots(2)
+    async with slots.hold(StopKind.CONTAINER, 60, 60):
+        pass
+    timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    assert [timer for timer in timers if not timer.cancelled()] == []
