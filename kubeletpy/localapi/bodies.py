@@ -15,8 +15,10 @@ from kubeletpy.localapi.errors import (
 from kubeletpy.localapi.schema import parse_json
 
 BODY_LIMIT = 3 << 20
-MAX_VALUES = 50_000
-"""Values within one body: each costs the event loop some microseconds, whatever it is."""
+MAX_VALUES = 300_000
+"""Values within one body or patched object: each costs the event loop some microseconds, whatever
+it is. The largest pods that fit into a body (forty thousand mounts) have half as many.
+"""
 YAML_LIMIT = 256 << 10
 """Bytes of a body that is not JSON but YAML, which takes ten thousand times as long to read."""
 YAML_DEPTH = 200
