@@ -64,6 +64,27 @@ def _who(handle: Any) -> str:
     return task.get_name() if isinstance(task, asyncio.Task) else repr(callback)[:200]
 
 
+_YARDSTICK_S = 0.035
+"""CPU time of :func:`_yardstick` on the quiet machine that limits are meant for."""
+
+
+def slowness() -> float:
+    """How many times slower than meant this machine is just now, 1 at least.
+
+    Who shares a core's caches and clock makes the same work take more CPU time.
+    """
+    begun = time.thread_time()
+    _yardstick()
+    return max(1.0, (time.thread_time() - begun) / _YARDSTICK_S)
+
+
+def _yardstick() -> None:
+    """Work like the agent's: dictionaries, lists and strings."""
+    for _ in range(20):
+        made = [{"name": f"v{number}", "of": {"key": number}} for number in range(2000)]
+        {entry["name"]: {**entry, "at": str(entry["of"])} for entry in made}
+
+
 @contextmanager
 def slow_callbacks(least_s: float) -> Iterator[SlowCallbacks]:
     """Measure while in the block."""
