@@ -119,10 +119,10 @@ class StatusWriter:
     async def _is_gone(self, entry: Entry, error: ApiError) -> bool:
         """Whether the API has the pod no longer: nothing of that name, or another pod.
 
-        Writes name the uid, so a conflict may mean the latter; it may also mean that writers were
-        in each other's way, and looks the same.
+        Writes name the uid, so a conflict may mean the latter (of a delete; to a patch the uid is
+        a field that may not change); it may also mean that writers were in each other's way.
         """
-        if not isinstance(error, Conflict):
+        if not (isinstance(error, Conflict) or _names_another(error)):
             return isinstance(error, NotFound)
         try:
             found = await self._api.get(PODS, entry.pod.name, entry.pod.namespace)
@@ -159,6 +159,14 @@ class StatusWriter:
                 extra={"pod": entry.pod.key, "why": str(error)},
             )
         entry.refused = bool(entry.sent)
+
+
+def _names_another(error: ApiError) -> bool:
+    """Whether a patch was for the uid of another pod: the API calls that invalid."""
+    causes = error.details.get("causes") if isinstance(error, Invalid) else None
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
+    )
 
 
 def _is_ready(status: api.PodStatus) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.status.manager import ApiStatusManager
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 
@@ -200,13 +200,27 @@ async def test_a_conflict_is_no_farewell() -> None:
     assert of.is_told("u")
 
 
-@pytest.mark.parametrize("call", ["patch", "delete"])
+ANOTHER_UID = Invalid(
+    'Pod "p" is invalid: metadata.uid: Invalid value: "u": field is immutable',
+    code=422,
+    details={"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]},
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        ("patch", Conflict("the object has been modified")),
+        ("patch", ANOTHER_UID),
+        ("delete", Conflict("the UID in the precondition does not match")),
+    ],
+)
 @pytest.mark.parametrize(
     "found", [None, {**dict(pod().object), "metadata": {**pod().metadata, "uid": "v"}}]
 )
 @on_virtual_time
 async def test_a_pod_whose_name_another_has_now_is_forgotten(
-    call: str, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
+    call: str, refusal: ApiError, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Deleted by force and made again: an expected answer, of which nothing is said."""
     api, told = RecordingApi(), list[str]()
@@ -215,7 +229,7 @@ async def test_a_pod_whose_name_another_has_now_is_forgotten(
     await settle(of)
     api.found = found
     if call == "patch":
-        api.failures = [Conflict("the object has been modified") for _ in range(9)]
+        api.failures = [refusal for _ in range(9)]
         of.set_status(pod(), phase("Running", message="more"))
     else:
         leaving = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
