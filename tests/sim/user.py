@@ -126,29 +126,20 @@ class User:
     def set_image(self, name: str, index: int, image: str) -> None:
         """Change the image of a regular container."""
         self._say(f"pod {name}: container {index} gets image {image}")
-        patch = [{"op": "replace", "path": f"/spec/containers/{index}/image", "value": image}]
-        self._registry.patch(
-            ADMIN, "pods", name, patch, NAMESPACE, patch_type="application/json-patch+json"
-        )
+        self._replace(name, f"/spec/containers/{index}/image", image)
 
     def resize(self, name: str, index: int, new: JSON) -> None:
         """Change the resources of a regular container."""
         self._say(f"pod {name}: container {index} is resized to {new}")
-        patch = [{"op": "replace", "path": f"/spec/containers/{index}/resources", "value": new}]
-        self._registry.patch(
-            ADMIN,
-            "pods",
-            name,
-            patch,
-            NAMESPACE,
-            patch_type="application/json-patch+json",
-            subresource="resize",
-        )
+        self._replace(name, f"/spec/containers/{index}/resources", new, "resize")
 
     def resize_whole(self, name: str, new: JSON) -> None:
         """Change the resources of a pod as a whole."""
         self._say(f"pod {name} is resized to {new}")
-        patch = [{"op": "replace", "path": "/spec/resources", "value": new}]
+        self._replace(name, "/spec/resources", new, "resize")
+
+    def _replace(self, name: str, path: str, new: Any, subresource: str = "") -> None:
+        patch = [{"op": "replace", "path": path, "value": new}]
         self._registry.patch(
             ADMIN,
             "pods",
@@ -156,7 +147,7 @@ class User:
             patch,
             NAMESPACE,
             patch_type="application/json-patch+json",
-            subresource="resize",
+            subresource=subresource,
         )
 
     def annotate(self, name: str, value: str) -> None:

@@ -32,6 +32,12 @@ def test_a_machine_joins_with_a_bootstrap_token(joining: JoiningNode) -> None:
     joining.kubectl("--kubeconfig", joining.kubelet_conf, "get", "node", joining.name)
 
 
+def run_a_pod(joining: JoiningNode, namespace: str) -> None:
+    joining.api.create("namespaces", "", {"metadata": {"name": namespace}})
+    joining.apply(pod("works", container(), nodeName=joining.name), namespace=namespace)
+    joining.wait_running(namespace, "works")
+
+
 def test_a_restart_uses_the_certificate_that_is_there(joining: JoiningNode) -> None:
     joining.prepare()
     joining.start_agent()
@@ -40,9 +46,7 @@ def test_a_restart_uses_the_certificate_that_is_there(joining: JoiningNode) -> N
     before = joining.client_pem.readlink()
     joining.kill()
     joining.start_agent()
-    joining.api.create("namespaces", "", {"metadata": {"name": "again"}})
-    joining.apply(pod("works", container(), nodeName=joining.name), namespace="again")
-    joining.wait_running("again", "works")
+    run_a_pod(joining, "again")
     assert joining.client_pem.readlink() == before
     assert len(joining.requests()) == 1
     joining.kubectl("delete", "pod", "works", "--grace-period=1", namespace="again")
@@ -61,9 +65,7 @@ def test_a_broken_certificate_gives_way_to_the_one_before_it(joining: JoiningNod
     link.symlink_to(broken)
     link.replace(joining.client_pem)
     joining.start_agent()
-    joining.api.create("namespaces", "", {"metadata": {"name": "mended"}})
-    joining.apply(pod("works", container(), nodeName=joining.name), namespace="mended")
-    joining.wait_running("mended", "works")
+    run_a_pod(joining, "mended")
     assert joining.client_pem.resolve() == earlier
     assert len(joining.requests()) == 1
     joining.kubectl("delete", "pod", "works", "--grace-period=1", namespace="mended")

@@ -191,6 +191,16 @@ async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: P
     assert {call.split()[-1] for call in stops(again)[:3]} == {"2"}, "no grace, no hook"
 
 
+async def outlasting(tmp_path: Path, hooks: Any) -> tuple[FakeNode, Pod]:
+    """A running pod with a preStop hook and ten seconds, whose container takes a hundred to end."""
+    node = FakeNode(tmp_path, options={"seams": Seams(hooks=hooks)})
+    hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
+    pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)
+    await running(node, pod)
+    node.runtime.stop_seconds["app"] = 100
+    return node, pod
+
+
 @on_virtual_time
 async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_ended(
     tmp_path: Path,
@@ -209,11 +219,7 @@ async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_en
             finally:
                 lived.append(asyncio.get_running_loop().time() - started)
 
-    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
-    hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
-    pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)
-    await running(node, pod)
-    node.runtime.stop_seconds["app"] = 100
+    node, pod = await outlasting(tmp_path, Hooks())
     await node.kill(pod)
     assert stops(node)[0] == "stop_container container-app-0 2"
     assert lived == [pytest.approx(12, abs=0.1)]
@@ -242,11 +248,7 @@ async def test_how_a_late_pre_stop_ended_is_told(tmp_path: Path, fails: bool) ->
             if fails:
                 raise HookFailed("late")
 
-    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
-    hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
-    pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)
-    await running(node, pod)
-    node.runtime.stop_seconds["app"] = 100
+    node, pod = await outlasting(tmp_path, Hooks())
     await node.kill(pod)
     assert ("Warning FailedPreStopHook: PreStopHook failed" in node.events.seen) is fails
 
