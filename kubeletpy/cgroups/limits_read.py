@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 from kubeletpy.cgroups.values import NO_LIMIT, CgroupResources, shares_to_weight, weight_to_shares
+from kubeletpy.host.kernel_text import number
 
 PAGE = 4096
 _V1_UNLIMITED = 1 << 62
@@ -29,8 +30,7 @@ def read_limits(version: int, read: Callable[[str, str], str]) -> CgroupResource
 def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
     """Bytes in use, page cache included; None: it can't be read."""
     name = "memory.usage_in_bytes" if version == 1 else "memory.current"
-    text = read("memory", name)
-    return int(text) if text.isdigit() else None
+    return number(read("memory", name))
 
 
 def as_asked(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:

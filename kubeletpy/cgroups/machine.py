@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import MOUNT_POINT
+from kubeletpy.host.kernel_text import number
 
 _UNITS = ((1 << 20, "GB"), (1 << 10, "MB"), (1, "KB"))
 """Kibibytes -> unit, as cgroups name page sizes."""
@@ -52,8 +53,8 @@ def _page_sizes(root: Path) -> tuple[str, ...]:
     found = []
     for entry in (root / "sys/kernel/mm/hugepages").glob("hugepages-*kB"):
         kibibytes = entry.name.removeprefix("hugepages-").removesuffix("kB")
-        if kibibytes.isdigit():
-            found.append(int(kibibytes))
+        if (size := number(kibibytes)) is not None:
+            found.append(size)
     return tuple(_page_size(size) for size in sorted(found))
 
 
@@ -63,12 +64,12 @@ def _page_size(kibibytes: int) -> str:
 
 
 def _max_pids(root: Path) -> int:
-    limits = [_text(root / "proc/sys/kernel" / name) for name in ("threads-max", "pid_max")]
-    return min((int(text) for text in limits if text.isdigit()), default=0)
+    told = [number(_text(root / "proc/sys/kernel" / name)) for name in ("threads-max", "pid_max")]
+    return min((limit for limit in told if limit is not None), default=0)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

@@ -22,6 +22,7 @@ from kubeletpy.cgroups.values import (
     pod_resources,
     weight_to_shares,
 )
+from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.runtime_manager.resources import MIN_SHARES
@@ -165,7 +166,7 @@ class CgroupTree:
 
     def _read_shares(self, path: str) -> int | None:
         name = "cpu.shares" if self.files.version == 1 else "cpu.weight"
-        text = self.files.read(path, "cpu", name)
-        if not text.isdigit():
-            return None
-        return int(text) if self.files.version == 1 else weight_to_shares(int(text))
+        found = number(self.files.read(path, "cpu", name))
+        if found is None or self.files.version == 1:
+            return found
+        return weight_to_shares(found)

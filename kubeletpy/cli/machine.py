@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.host.kernel_text import lines
 
 
 def cgroup_version(root: Path = Path("/sys/fs/cgroup")) -> int:
@@ -15,7 +16,7 @@ def cgroup_version(root: Path = Path("/sys/fs/cgroup")) -> int:
 def swap_on(swaps: Path = Path("/proc/swaps")) -> bool:
     """Whether any swap is in use; the file's first line is its heading."""
     try:
-        return len(swaps.read_text().splitlines()) > 1
+        return len(lines(swaps.read_text(errors="replace"))) > 1
     except OSError:
         return False
 

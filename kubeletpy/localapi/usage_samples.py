@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_LINE = re.compile(r"([a-z_]+)(?:\{([^{}]*)\})? (\S+)(?: (\d+))?")
+_LINE = re.compile(r"([a-z_]+)(?:\{([^{}]*)\})? (\S+)(?: ([0-9]+))?")
 _LABEL = re.compile(r'([a-z_]+)="([^"\\]*)"')
 _CPU = "_cpu_usage_seconds_total"
 _MEMORY = "_memory_working_set_bytes"
@@ -57,7 +57,7 @@ class Usage:
 def parse(text: str) -> Samples:
     """Read a scrape; lines that are not understood are passed over."""
     found = Samples()
-    for line in text.splitlines():
+    for line in text.split("\n"):
         match = _LINE.fullmatch(line)
         if match is None:
             continue

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubeletpy.host.kernel_text import lines, number
+
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 """Kernel machine names as Kubernetes writes them (Go's GOARCH)."""
 
@@ -45,7 +47,7 @@ def _read(path: str) -> str:
 
 
 def _os_image() -> str:
-    for line in _read("/etc/os-release").splitlines():
+    for line in lines(_read("/etc/os-release")):
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
             return value.strip().strip('"')
@@ -54,11 +56,11 @@ def _os_image() -> str:
 
 def _meminfo() -> dict[str, int]:
     sizes = {}
-    for line in _read("/proc/meminfo").splitlines():
+    for line in lines(_read("/proc/meminfo")):
         key, _, rest = line.partition(":")
-        words = rest.split()
-        if len(words) == 2 and words[0].isdigit():
-            sizes[key] = int(words[0]) * 1024
+        size = number(rest.removesuffix("kB")) if rest.endswith(" kB") else None
+        if size is not None:
+            sizes[key] = size * 1024
     return sizes
 
 
@@ -96,10 +98,10 @@ def read_machine_facts(root_dir: Path) -> MachineFacts:
 def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
     found = {}
     for entry in Path(directory).glob("hugepages-*kB/nr_hugepages"):
-        size = entry.parent.name.removeprefix("hugepages-").removesuffix("kB")
-        number = _read(str(entry))
-        if size.isdigit() and number.isdigit():
-            found[int(size) * 1024] = int(size) * 1024 * int(number)
+        size = number(entry.parent.name.removeprefix("hugepages-").removesuffix("kB"))
+        pages = number(_read(str(entry)))
+        if size is not None and pages is not None:
+            found[size * 1024] = size * 1024 * pages
     return found
 
 

@@ -133,4 +133,4 @@ def _newer(one: api.Node | None, other: api.Node | None) -> api.Node | None:
 
 def _version(node: api.Node) -> int:
     text = node["metadata"].get("resourceVersion", "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() else 0

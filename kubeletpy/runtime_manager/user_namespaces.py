@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.host.kernel_text import lines, number
 from kubeletpy.host.private_files import write_private
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError, SandboxConfigError
@@ -214,13 +215,16 @@ def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> tuple[int, int
     found = set()
     for file in files:
         try:
-            lines = file.read_text().splitlines()
+            text = file.read_text(errors="replace")
         except OSError:
             return None
-        owned = [line.split(":") for line in lines if line.startswith(f"{OWNER}:")]
-        if len(owned) != 1 or len(owned[0]) != 3 or not all(map(str.isdigit, owned[0][1:])):
+        owned = [line.split(":") for line in lines(text) if line.startswith(f"{OWNER}:")]
+        if len(owned) != 1 or len(owned[0]) != 3:
             return None
-        found.add((int(owned[0][1]), int(owned[0][2])))
+        first, length = map(number, owned[0][1:])
+        if first is None or length is None:
+            return None
+        found.add((first, length))
     return found.pop() if len(found) == 1 else None
 
 

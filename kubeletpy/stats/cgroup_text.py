@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubeletpy.host.kernel_text import lines, number, words
 from kubeletpy.stats.usage import UNLIMITED, DeviceIo, GroupStats, Psi, PsiLine
 
 Texts = Mapping[str, str]
@@ -64,12 +65,6 @@ _TICK_NS = 10_000_000
 _MICRO = 1000
 
 
-def number(text: str | None) -> int | None:
-    """A count; None for ``max`` and for what is not there."""
-    stripped = (text or "").strip()
-    return int(stripped) if stripped.isdigit() else None
-
-
 def limit(text: str | None) -> int | None:
     """A limit; None when there is none."""
     found = number(text)
@@ -79,21 +74,21 @@ def limit(text: str | None) -> int | None:
 def table(text: str | None) -> dict[str, int]:
     """Lines of ``name count``."""
     found: dict[str, int] = {}
-    for line in (text or "").splitlines():
+    for line in lines(text or ""):
         name, _, value = line.partition(" ")
-        if value.isdigit():
-            found[name] = int(value)
+        if (count := number(value)) is not None:
+            found[name] = count
     return found
 
 
 def pressure(text: str | None) -> Psi | None:
     """A pressure file; ``full`` is absent for cpu before Linux 5.13. None when there is none."""
-    lines: dict[str, PsiLine] = {}
-    for line in (text or "").splitlines():
-        kind, *pairs = line.split() or [""]
+    kinds: dict[str, PsiLine] = {}
+    for line in lines(text or ""):
+        kind, *pairs = words(line) or [""]
         values = dict(pair.partition("=")[::2] for pair in pairs)
         try:
-            lines[kind] = PsiLine(
+            kinds[kind] = PsiLine(
                 int(values["total"]),
                 float(values["avg10"]),
                 float(values["avg60"]),
@@ -101,9 +96,9 @@ def pressure(text: str | None) -> Psi | None:
             )
         except (KeyError, ValueError):
             continue
-    if "some" not in lines:
+    if "some" not in kinds:
         return None
-    return Psi(lines["some"], lines.get("full", PsiLine(0, 0.0, 0.0, 0.0)))
+    return Psi(kinds["some"], kinds.get("full", PsiLine(0, 0.0, 0.0, 0.0)))
 
 
 def from_v1(texts: Texts, at: int) -> GroupStats:
@@ -115,7 +110,6 @@ def from_v1(texts: Texts, at: int) -> GroupStats:
     both = limit(texts.get("memory.memsw.limit_in_bytes"))
     cpu = table(texts.get("cpuacct.stat"))
     bandwidth = table(texts.get("cpu.stat"))
-    quota = (texts.get("cpu.cfs_quota_us") or "").strip()
     return GroupStats(
         at=at,
         cpu_ns=number(texts.get("cpuacct.usage")),
@@ -124,7 +118,7 @@ def from_v1(texts: Texts, at: int) -> GroupStats:
         periods=bandwidth.get("nr_periods"),
         throttled_periods=bandwidth.get("nr_throttled"),
         throttled_ns=bandwidth.get("throttled_time"),
-        quota_us=int(quota) if quota.isdigit() else None,
+        quota_us=number(texts.get("cpu.cfs_quota_us")),
         period_us=number(texts.get("cpu.cfs_period_us")),
         shares=number(texts.get("cpu.shares")),
         memory=usage,
@@ -219,25 +213,27 @@ def _v1_devices(texts: Texts) -> tuple[DeviceIo, ...]:
         ("blkio.throttle.io_service_bytes_recursive", "read_bytes", "write_bytes"),
         ("blkio.throttle.io_serviced_recursive", "reads", "writes"),
     ):
-        for line in (texts.get(file) or "").splitlines():
-            words = line.split()
-            device = _device(words[0]) if len(words) == 3 else None
-            if device is None or not words[2].isdigit():
+        for line in lines(texts.get(file) or ""):
+            said = words(line)
+            device = _device(said[0]) if len(said) == 3 else None
+            count = number(said[-1]) if device else None
+            if device is None or count is None:
                 continue
-            name = {"Read": read, "Write": write}.get(words[1])
+            name = {"Read": read, "Write": write}.get(said[1])
             if name:
-                counts.setdefault(device, {})[name] = int(words[2])
+                counts.setdefault(device, {})[name] = count
     return tuple(DeviceIo(*device, **found) for device, found in sorted(counts.items()))
 
 
 def _v2_devices(text: str | None) -> tuple[DeviceIo, ...]:
     found: list[DeviceIo] = []
-    for line in (text or "").splitlines():
-        name, *pairs = line.split() or [""]
+    for line in lines(text or ""):
+        name, *pairs = words(line) or [""]
         device = _device(name)
         if device is None:
             continue
-        values = {k: int(v) for k, _, v in (p.partition("=") for p in pairs) if v.isdigit()}
+        given = ((name, number(value)) for name, _, value in (p.partition("=") for p in pairs))
+        values = {name: count for name, count in given if count is not None}
         found.append(
             DeviceIo(
                 *device,
@@ -252,4 +248,5 @@ def _v2_devices(text: str | None) -> tuple[DeviceIo, ...]:
 
 def _device(text: str) -> tuple[int, int] | None:
     major, _, minor = text.partition(":")
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+    numbers = number(major), number(minor)
+    return None if numbers[0] is None or numbers[1] is None else (numbers[0], numbers[1])

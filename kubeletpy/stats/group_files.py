@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kubeletpy.clock import Clock
+from kubeletpy.host.kernel_text import lines, number
 from kubeletpy.stats import cgroup_text
 from kubeletpy.stats.usage import GroupStats
 
@@ -98,7 +99,7 @@ class GroupFiles:
     def processes(self, path: str) -> list[int]:
         """Processes in a cgroup itself, those below not counted; none when it is not there."""
         text = read_text(f"{self._memory}{path}/cgroup.procs")
-        return [int(line) for line in text.split() if line.isdigit()]
+        return [pid for line in lines(text) if (pid := number(line)) is not None]
 
 
 def descriptors(processes: Iterable[int]) -> int:

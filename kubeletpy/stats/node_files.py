@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.clock import Clock
+from kubeletpy.host.kernel_text import number
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.disks import space_with_device
 from kubeletpy.stats.group_files import GroupFiles, read_text
@@ -131,8 +132,8 @@ class NodeFiles:
 
     def _limits(self, at: int) -> Limits:
         names = ("pid_max", "threads-max")
-        texts = [read_text(f"{self._proc}/sys/kernel/{name}").strip() for name in names]
-        limits = [int(text) for text in texts if text.isdigit()]
+        told = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
+        limits = [limit for limit in told if limit is not None]
         tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
         return Limits(at, min(limits, default=None), tasks)
 

@@ -5,7 +5,8 @@ Machine: usage = total - free, working set = that without inactive file pages.
 
 from __future__ import annotations
 
-from kubeletpy.stats.cgroup_text import number, pressure, table
+from kubeletpy.host.kernel_text import lines, number, words
+from kubeletpy.stats.cgroup_text import pressure, table
 from kubeletpy.stats.usage import GroupStats, Interface
 
 _IGNORED = ("lo", "veth", "docker", "nerdctl", "cali", "cilium_", "lxc")
@@ -22,7 +23,7 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
         ticks: per second, of the cpu times in /proc/stat.
         at: Unix nanoseconds.
     """
-    cpu = [int(word) for word in texts.get("stat", "").split("\n", 1)[0].split()[1:]]
+    cpu = _counts(texts.get("stat", "").partition("\n")[0].partition(" ")[2])
     tick = 1_000_000_000 // ticks
     # user, nice, system, irq, softirq, steal: all but idle and waiting (guests are in user)
     busy = sum(cpu[:3]) + sum(cpu[5:8])
@@ -61,41 +62,42 @@ def machine(texts: dict[str, str], ticks: int, at: int) -> GroupStats:
 def sizes(meminfo: str) -> dict[str, int]:
     """/proc/meminfo or /proc/PID/status: name -> bytes, of those lines that are in kB."""
     found: dict[str, int] = {}
-    for line in meminfo.splitlines():
-        words = line.split()
-        if len(words) == 3 and words[2] == "kB" and words[1].isdigit():
-            found[words[0].rstrip(":")] = int(words[1]) * 1024
+    for line in lines(meminfo):
+        said = words(line)
+        size = number(said[1]) if len(said) == 3 and said[2] == "kB" else None
+        if size is not None:
+            found[said[0].rstrip(":")] = size * 1024
     return found
 
 
 def process(stat: str, status: str, ticks: int, at: int) -> GroupStats:
     """One process, for a daemon that has no cgroup of its own: its memory is what is resident."""
-    fields = stat.rpartition(")")[2].split()
+    fields = _counts(stat.rpartition(")")[2])
     tick = 1_000_000_000 // ticks
     memory = sizes(status)
     resident = memory.get("VmRSS")
     known = len(fields) > 19
     return GroupStats(
         at=at,
-        cpu_ns=(int(fields[11]) + int(fields[12])) * tick if known else None,
-        user_ns=int(fields[11]) * tick if known else None,
-        system_ns=int(fields[12]) * tick if known else None,
+        cpu_ns=(fields[11] + fields[12]) * tick if known else None,
+        user_ns=fields[11] * tick if known else None,
+        system_ns=fields[12] * tick if known else None,
         memory=resident,
         working_set=resident,
         rss=memory.get("RssAnon", resident),
-        faults=int(fields[7]) if known else None,
-        major_faults=int(fields[9]) if known else None,
-        own_faults=int(fields[7]) if known else None,
-        own_major_faults=int(fields[9]) if known else None,
+        faults=fields[7] if known else None,
+        major_faults=fields[9] if known else None,
+        own_faults=fields[7] if known else None,
+        own_major_faults=fields[9] if known else None,
         swap=memory.get("VmSwap"),
-        pids=int(fields[17]) if known else None,
+        pids=fields[17] if known else None,
     )
 
 
 def started_after_boot(stat: str, ticks: int) -> float | None:
     """When a process started, in seconds after the boot."""
-    fields = stat.rpartition(")")[2].split()
-    return int(fields[19]) / ticks if len(fields) > 19 and fields[19].isdigit() else None
+    fields = _counts(stat.rpartition(")")[2])
+    return fields[19] / ticks if len(fields) > 19 else None
 
 
 def boot_time(stat: str) -> int:
@@ -106,15 +108,14 @@ def boot_time(stat: str) -> int:
 def interfaces(net_dev: str) -> tuple[Interface, ...]:
     """/proc/PID/net/dev without loopback and the host's ends of pods' links."""
     found: list[Interface] = []
-    for line in net_dev.splitlines():
+    for line in lines(net_dev):
         name, colon, rest = line.partition(":")
-        words = rest.split()
-        name = name.strip()
-        if not colon or len(words) < 16 or name.startswith(_IGNORED):
+        count = _counts(rest)
+        name = name.strip(" ")
+        if not colon or len(count) < 16 or name.startswith(_IGNORED):
             continue
         if len(found) >= MAX_INTERFACES:
             break
-        count = [int(word) for word in words]
         found.append(
             Interface(
                 name,
@@ -133,26 +134,26 @@ def interfaces(net_dev: str) -> tuple[Interface, ...]:
 
 def default_interface(route: str) -> str:
     """The interface of the default route in /proc/PID/net/route; empty without one."""
-    for line in route.splitlines()[1:]:
-        words = line.split()
-        if len(words) > 7 and words[1] == words[7] == "00000000":
-            return words[0]
+    for line in lines(route)[1:]:
+        fields = words(line)
+        if len(fields) > 7 and fields[1] == fields[7] == "00000000":
+            return fields[0]
     return ""
 
 
 def tasks(loadavg: str) -> int | None:
     """How many tasks there are: ``1.36 3.49 4.53 2/3518 3715089``."""
-    words = loadavg.split()
-    return number(words[3].partition("/")[2]) if len(words) > 3 else None
+    fields = words(loadavg)
+    return number(fields[3].partition("/")[2]) if len(fields) > 3 else None
 
 
 def group_paths(cgroup: str) -> dict[str, str]:
     """/proc/PID/cgroup: controller -> path; the hierarchy of version 2 is named ``""``."""
     found: dict[str, str] = {}
-    for line in cgroup.splitlines():
-        number_, _, rest = line.partition(":")
+    for line in lines(cgroup):
+        hierarchy, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
-        if number_.isdigit() and path.startswith("/"):
+        if number(hierarchy) is not None and path.startswith("/"):
             for name in names.split(","):
                 found[name.removeprefix("name=")] = path
     return found
@@ -163,7 +164,7 @@ def cpu_topology(cpuinfo: str) -> tuple[int, int]:
     cores: set[tuple[str, str]] = set()
     sockets: set[str] = set()
     socket = ""
-    for line in cpuinfo.splitlines():
+    for line in lines(cpuinfo):
         key, _, value = line.partition(":")
         if key.strip() == "physical id":
             socket = value.strip()
@@ -176,8 +177,14 @@ def cpu_topology(cpuinfo: str) -> tuple[int, int]:
 def devices(diskstats: str) -> dict[tuple[int, int], str]:
     """/proc/diskstats: (major, minor) -> ``/dev/NAME``."""
     found: dict[tuple[int, int], str] = {}
-    for line in diskstats.splitlines():
-        words = line.split()
-        if len(words) > 3 and words[0].isdigit() and words[1].isdigit():
-            found[int(words[0]), int(words[1])] = f"/dev/{words[2]}"
+    for line in lines(diskstats):
+        fields = words(line)
+        major, minor = (number(fields[0]), number(fields[1])) if len(fields) > 3 else (None, None)
+        if major is not None and minor is not None:
+            found[major, minor] = f"/dev/{fields[2]}"
     return found
+
+
+def _counts(text: str) -> list[int]:
+    """The numbers of a line, 0 for what is none (a process's state)."""
+    return [number(word) or 0 for word in words(text.rstrip("\n"))]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api.quantity import parse, value
+from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_limit, pod_limits
 from kubeletpy.volumes.syscalls import is_mount_point, mount
@@ -139,9 +140,9 @@ def _make_huge_pages(directory: str, medium: str, pod: Pod) -> None:
     size = page_size(medium, pod)
     known = Path(_HUGE_PAGES_DIR, f"hugepages-{size // 1024}kB", "nr_hugepages")
     try:
-        reserved = int(known.read_text())
-    except (OSError, ValueError):
-        reserved = 0
+        reserved = number(known.read_text(errors="replace"))
+    except OSError:
+        reserved = None
     if not reserved:
         raise EmptyDirError(
             f"medium {medium}: this node has no huge pages of {size // 1024} KiB reserved "

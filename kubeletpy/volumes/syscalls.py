@@ -10,14 +10,14 @@ import ctypes
 import errno
 import functools
 import os
-import re
 from pathlib import Path
+
+from kubeletpy.host import mount_table
 
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_SHARED = 1 << 20
 _UMOUNT_NOFOLLOW = 8
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 @functools.cache
@@ -46,15 +46,7 @@ def unmount(target: str) -> None:
 
 def mounts_below(directory: str) -> list[str]:
     """Mount points at or below a directory, in the order to unmount them. Raises OSError."""
-    mountinfo = Path("/proc/self/mountinfo").read_bytes().decode("utf-8", "surrogateescape")
-    return parse_mounts_below(mountinfo, os.path.realpath(directory))
-
-
-def parse_mounts_below(mountinfo: str, directory: str) -> list[str]:
-    """Mount points at or below a directory, the youngest first (they may lie on each other)."""
-    points = (_unescaped(line.split(" ", 5)[4]) for line in mountinfo.splitlines() if line)
-    inside = [p for p in points if p == directory or p.startswith(directory + "/")]
-    return inside[::-1]
+    return mount_table.mounts_below(_table(), os.path.realpath(directory))
 
 
 def is_mount_point(directory: str) -> bool:
@@ -75,10 +67,10 @@ def share(directory: str) -> None:
         OSError: it cannot be; EBUSY: it has mounts below it, which one of its own would hide.
     """
     path = os.path.realpath(directory)
-    mountinfo = Path("/proc/self/mountinfo").read_bytes().decode("utf-8", "surrogateescape")
-    if shared_at(mountinfo, path):
+    table = _table()
+    if mount_table.is_shared(table, path):
         return
-    below = parse_mounts_below(mountinfo, path)
+    below = mount_table.mounts_below(table, path)
     if path not in below:
         if below:
             raise OSError(errno.EBUSY, "it has mounts below it that are not shared", path)
@@ -86,21 +78,8 @@ def share(directory: str) -> None:
     mount("none", path, flags=MS_SHARED | MS_REC)
 
 
-def shared_at(mountinfo: str, path: str) -> bool:
-    """Whether the mount that holds a path is shared."""
-    longest, shared = "", False
-    for line in mountinfo.splitlines():
-        fields = line.split(" ")
-        point = _unescaped(fields[4])
-        inside = point in ("/", path) or path.startswith(point + "/")
-        if inside and len(point) >= len(longest):
-            optional = fields[6 : fields.index("-", 6)]
-            longest, shared = point, any(tag.startswith("shared:") for tag in optional)
-    return shared
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
+def _table() -> list[mount_table.MountPoint]:
+    return mount_table.parse(Path("/proc/self/mountinfo").read_bytes())
 
 
 def _raise(target: str) -> None:

@@ -35,7 +35,7 @@ def take_down(paths: PodPaths) -> list[tuple[str, float]]:
     unmounting: defaultdict[str, float] = defaultdict(float)
     for point in mounts_below(directory):
         begun = time.perf_counter()
-        unmount(point)
+        _unmount(point)
         unmounting[point] += time.perf_counter() - begun
     left = mounts_below(directory)
     if left:
@@ -58,6 +58,14 @@ def plugin_of(path: str, paths: PodPaths) -> str:
     inside = path.removeprefix(f"{paths.volumes_dir}/")
     plugin = inside.partition("/")[0]
     return plugin.replace("~", "/") if plugin in PLUGINS.values() and inside != path else ""
+
+
+def _unmount(point: str) -> None:
+    try:
+        unmount(point)
+    except OSError as error:  # a shared mount takes its copies with it; what is left is seen after
+        if error.errno not in (errno.EINVAL, errno.ENOENT):
+            raise
 
 
 def _has_volumes(paths: PodPaths) -> bool:

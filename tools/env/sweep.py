@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kubeletpy.host import mount_table
 from tools.env.process import CommandError, command_lines, kill_all, run
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -33,12 +34,8 @@ def shims(directory: Path) -> list[int]:
 
 def mounts(directory: Path) -> list[Path]:
     """Mount points under `directory`, innermost first."""
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        point = Path(line.split(" ")[4].encode().decode("unicode_escape"))
-        if point.is_relative_to(directory):
-            found.append(point)
-    return found[::-1]
+    table = mount_table.parse(Path("/proc/self/mountinfo").read_bytes())
+    return [Path(point) for point in mount_table.mounts_below(table, str(directory))]
 
 
 def remove_log_links(directory: Path) -> None:
@@ -191,7 +188,9 @@ def _shim_sockets(pids: Iterable[int]) -> list[Path]:
                 inodes.add(str(link.readlink()))
             except OSError:
                 continue
-    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    rows = [
+        line.split() for line in Path("/proc/net/unix").read_text(errors="replace").split("\n")[1:]
+    ]
     mine = [Path(row[7]) for row in rows if len(row) > 7 and f"socket:[{row[6]}]" in inodes]
     return [path for path in mine if path.is_relative_to("/run/containerd/s")]
 

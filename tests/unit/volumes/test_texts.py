@@ -1,4 +1,4 @@
-"""Texts that the agent writes and reads: downward values, env files, hosts files, mount tables."""
+"""Texts that the agent writes and reads: downward values, env files, hosts files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.host.mount_table import MountPoint, is_shared, parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.downward import format_map, quoted
@@ -16,9 +17,7 @@ from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
 from kubeletpy.volumes.syscalls import (
     mount,
     mounts_below,
-    parse_mounts_below,
     share,
-    shared_at,
     unmount,
 )
 
@@ -147,28 +146,8 @@ def test_a_hosts_file_is_written_in_place(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-TABLE = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
-27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-30 27 0:9 / /r/pods/u/volumes/a rw - tmpfs tmpfs rw
-31 30 0:10 / /r/pods/u/volumes/a/in\040side rw shared:5 - tmpfs tmpfs rw
-32 27 0:11 / /r/pods/u2/volumes/a rw master:3 - tmpfs tmpfs rw
-33 27 0:12 / /r/pods/u/volumes/a rw - tmpfs tmpfs rw
-"""
-
-
-def test_mounts_of_one_directory_the_youngest_first() -> None:
-    assert parse_mounts_below(TABLE, "/r/pods/u") == [
-        "/r/pods/u/volumes/a",
-        "/r/pods/u/volumes/a/in side",
-        "/r/pods/u/volumes/a",
-    ]
-    assert parse_mounts_below(TABLE, "/r/pods/u3") == []
-
-
-def test_shared_mounts() -> None:
-    assert shared_at(TABLE, "/r/pods/u/volumes/a/in side/x")
-    assert not shared_at(TABLE, "/r/pods/u2/volumes/a")
-    assert not shared_at(TABLE, "/r")
+def mount_table() -> list[MountPoint]:
+    return parse(Path("/proc/self/mountinfo").read_bytes())
 
 
 def test_a_directory_is_shared_once_and_hides_nothing(tmp_path: Path) -> None:
@@ -176,13 +155,13 @@ def test_a_directory_is_shared_once_and_hides_nothing(tmp_path: Path) -> None:
     (full / "below").mkdir(parents=True)
     root.mkdir()
     mount("tmpfs", str(full / "below"), "tmpfs")
-    machine = shared_at(Path("/proc/self/mountinfo").read_text(), str(tmp_path))
+    machine = is_shared(mount_table(), str(tmp_path))
     try:
         share(str(root))
         mounted = mounts_below(str(root))
         share(str(root))
         assert mounts_below(str(root)) == mounted
-        assert shared_at(Path("/proc/self/mountinfo").read_text(), str(root / "pods"))
+        assert is_shared(mount_table(), str(root / "pods"))
         with nullcontext() if machine else pytest.raises(OSError, match="mounts below"):
             share(str(full))
         assert mounts_below(str(full)) == [str(full / "below")]

@@ -1,0 +1,64 @@
+"""What /proc/PID/mountinfo says. Pure.
+
+Pods choose names in it: of what is mounted (the part of a volume behind a subPath) and, with
+propagation, of where. The kernel escapes blank, tab, newline and backslash in octal and nothing
+else. What is no line of this table is passed over: it never stands for a mount.
+Source: proc_pid_mountinfo(5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+_LINE = re.compile(
+    rb"[0-9]+ [0-9]+ [0-9]+:[0-9]+ [^ ]+ (?P<point>/[^ ]*) [^ ]+ (?P<tags>(?:[^ ]+ )*?)- [^ ]+ .*",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class MountPoint:
+    """One mount.
+
+    Attributes:
+        path: where it is, as the ``os`` module spells names (with surrogate escapes).
+        shared: mounts below it are seen by other mount namespaces.
+    """
+
+    path: str
+    shared: bool
+
+
+def parse(mountinfo: bytes) -> list[MountPoint]:
+    """The mounts, the oldest first."""
+    return [
+        MountPoint(
+            os.fsdecode(_ESCAPED.sub(_byte, match["point"])),
+            any(tag.startswith(b"shared:") for tag in match["tags"].split(b" ")),
+        )
+        for line in mountinfo.split(b"\n")
+        if (match := _LINE.fullmatch(line)) is not None
+    ]
+
+
+def mounts_below(table: list[MountPoint], directory: str) -> list[str]:
+    """Mount points at or below a directory, the youngest first (they may lie on each other)."""
+    below = f"{directory.rstrip('/')}/"
+    return [m.path for m in reversed(table) if m.path == directory or m.path.startswith(below)]
+
+
+def is_shared(table: list[MountPoint], path: str) -> bool:
+    """Whether the mount that holds a path is shared."""
+    longest, shared = "", False
+    for mount in table:
+        inside = mount.path in ("/", path) or path.startswith(f"{mount.path}/")
+        if inside and len(mount.path) >= len(longest):
+            longest, shared = mount.path, mount.shared
+    return shared
+
+
+def _byte(match: re.Match[bytes]) -> bytes:
+    return bytes((int(match[1], 8) & 0xFF,))
