@@ -6,6 +6,7 @@ Keeps the last answer for all who depend on it. Must never decide what follows f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -15,6 +16,9 @@ from kubeletpy.runtime_manager.protocol import RuntimeHealth, RuntimeManager
 log = logging.getLogger(__name__)
 
 PERIOD_S = 5.0
+ANSWER_WITHIN_S = 10.0
+"""A status call that hangs is given up after this long and made anew: the runtime may be well again
+long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
 DOWN = "container runtime is down"
 
 
@@ -34,25 +38,34 @@ class RuntimeMonitor:
         """Ask until cancelled."""
         while True:
             self._look.clear()
-            await self.check()
+            if not await self.check():
+                continue
             try:
                 async with asyncio.timeout(PERIOD_S):
                     await self._look.wait()
             except TimeoutError:
                 continue
 
-    async def check(self) -> None:
-        """Ask once. Never raises for what the runtime does."""
+    async def check(self) -> bool:
+        """Ask once; whether there was an answer. Never raises for what the runtime does.
+
+        A missing answer alone changes nothing: the last one holds for RUNTIME_DOWN_AFTER_S.
+        """
         before = (self.runtime_error(), self.network_error())
-        health = await self._runtime.health()
-        self._health = health
-        if health.runtime_ready:
-            self._good_at = asyncio.get_running_loop().time()
-            self._lost = ""
+        health = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                health = await self._runtime.health()
+        if health is not None:
+            self._health = health
+            if health.runtime_ready:
+                self._good_at = asyncio.get_running_loop().time()
+                self._lost = ""
         after = (self.runtime_error(), self.network_error())
         if after != before:
             self._say(after)
             self._on_change()
+        return health is not None
 
     def connection_changed(self, connected: bool) -> None:
         """The runtime's socket was lost or is back."""

@@ -137,7 +137,9 @@ class KubeRuntimeManager:
         if plan.nothing_to_do:
             waits = resize_in_progress(pod, status, in_effect)
             return PodSyncResult(
-                decisions=plan.decisions, resize=ResizeOutcome(in_progress=True) if waits else None
+                decisions=plan.decisions,
+                status=None if status is request.status else status,
+                resize=ResizeOutcome(in_progress=True) if waits else None,
             )
         run = SyncRun(request, status, plan, StatusDraft(status), plan.sandbox_id, status.ips)
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False

@@ -82,7 +82,8 @@ class PodSyncResult:
     retry_at: float | None = None
     """Unix seconds at which the earliest backoff of this sync ends."""
     status: PodRuntimeStatus | None = None
-    """The pod as the runtime has it after the last step; None when nothing was done."""
+    """The pod as the runtime has it after the last step; None when nothing was done and what the
+    sync was given is still true."""
     start_errors: Mapping[str, StartError] = field(default_factory=dict)
     """Container name -> why its start failed or was held back in this sync."""
     ended: bool = False
@@ -92,7 +93,7 @@ class PodSyncResult:
 
     @property
     def acted(self) -> bool:
-        """Whether the runtime was asked to change anything."""
+        """Whether the status has news: a change was made, now or by an earlier call."""
         return self.status is not None
 
     @property

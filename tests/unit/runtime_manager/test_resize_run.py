@@ -151,6 +151,26 @@ async def test_raised_for_the_pod_first(make: Callable[..., Resized]) -> None:
 
 
 @on_virtual_time
+async def test_a_status_that_could_not_be_read_is_read_by_the_next_sync(
+    make: Callable[..., Resized],
+) -> None:
+    """Though that one finds nothing to do: whoever shows the pod would keep the old limits."""
+    node = make()
+    await node.sync(with_(SMALL))
+    bigger = res("200m", "64Mi", "400m", "256Mi")
+    node.runtime.errors["container_status"] = Unavailable("ContainerStatus", "gone")
+    failed = await node.sync(with_(bigger))
+    assert failed.sync_error is not None
+    assert (known := failed.status) is not None
+    del node.runtime.errors["container_status"]
+    result = await node.sync(with_(bigger))
+    assert node.changes == []
+    assert result.status is not None
+    assert result.status.observed_at > known.observed_at
+    assert not (await node.sync(with_(bigger))).acted, "and only once"
+
+
+@on_virtual_time
 async def test_lowered_for_the_pod_last(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))

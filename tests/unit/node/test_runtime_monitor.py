@@ -1,0 +1,79 @@
+"""When the runtime counts as ready, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S
+from kubeletpy.node.runtime_monitor import ANSWER_WITHIN_S, PERIOD_S, RuntimeMonitor
+from kubeletpy.runtime_manager.protocol import RuntimeHealth
+from tests.virtual_time import on_virtual_time
+
+READY_WITHIN_S = 15.0
+"""A node is Ready again this long after its runtime is back, whatever happened before."""
+DOWN = RuntimeHealth(False, False, "connection refused", "connection refused")
+
+
+class Runtime:
+    """Answers as it is told to: at once, or never as long as it hangs."""
+
+    def __init__(self) -> None:
+        self.answer = RuntimeHealth(True, True)
+        self.hangs = False
+        self.asked = 0
+
+    async def health(self) -> RuntimeHealth:
+        self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self.answer
+
+
+async def watched(runtime: Any) -> tuple[RuntimeMonitor, list[str]]:
+    changes: list[str] = []
+    monitor = RuntimeMonitor(runtime, lambda: changes.append(monitor.runtime_error()))
+    asyncio.get_running_loop().create_task(monitor.run(), name="monitor")
+    await asyncio.sleep(0.1)
+    return monitor, changes
+
+
+@pytest.mark.parametrize("before", [0.0, 0.1, 4.0, 9.9, 50.0, 300.0])
+@on_virtual_time
+async def test_a_call_that_hangs_does_not_outlive_the_runtimes_return(before: float) -> None:
+    """The call hung before the runtime was well again, and is never answered."""
+    runtime = Runtime()
+    runtime.answer = DOWN
+    monitor, _ = await watched(runtime)
+    runtime.hangs = True
+    await asyncio.sleep(PERIOD_S + before)
+    runtime.hangs, runtime.answer = False, RuntimeHealth(True, True)
+    await asyncio.sleep(READY_WITHIN_S)
+    assert (monitor.runtime_error(), monitor.network_error()) == ("", "")
+
+
+@on_virtual_time
+async def test_one_late_answer_changes_nothing() -> None:
+    runtime = Runtime()
+    monitor, changes = await watched(runtime)
+    runtime.hangs = True
+    await asyncio.sleep(PERIOD_S + ANSWER_WITHIN_S + 1)
+    runtime.hangs = False
+    await asyncio.sleep(60)
+    assert monitor.runtime_error() == ""
+    assert changes == [""], "ready once, at the start"
+
+
+@on_virtual_time
+async def test_a_runtime_that_never_answers_is_down() -> None:
+    runtime = Runtime()
+    monitor, changes = await watched(runtime)
+    runtime.hangs = True
+    await asyncio.sleep(RUNTIME_DOWN_AFTER_S + ANSWER_WITHIN_S)
+    assert "has not answered for" in monitor.runtime_error()
+    assert len(changes) == 2
+    asked = runtime.asked
+    await asyncio.sleep(100)
+    assert runtime.asked - asked <= 100 / ANSWER_WITHIN_S + 1
