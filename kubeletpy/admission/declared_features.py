@@ -1,6 +1,6 @@
 """Features that a node tells of in its status, so that no pod comes to it that needs another one.
 
-Pure. Source: KEP-5328; docs/reference, admission (declared features), node status.
+Pure. Source: KEP-5328; docs/reference/behaviour.md, l, o1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether what a pod requests is left on a node.
 
 Pure. Amounts are whole numbers: cpu in millicores, all else in units, rounded up. Source:
-docs/reference, admission (fit).
+docs/reference/behaviour.md, l.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """May this pod run on this node? The kubelet's questions, in its order; the first "no" counts.
 
-Pure. Source: docs/reference, admission. Must never refuse a pod for what another part of the
+Pure. Source: docs/reference/behaviour.md, l. Must never refuse a pod for what another part of the
 cluster is responsible for (scheduling preferences, taints that only keep new pods away).
 """
 

@@ -1,6 +1,6 @@
 """Whether a pod's nodeSelector and required node affinity pick a node.
 
-Pure. Source: docs/reference, admission (predicates); API conventions of node selectors.
+Pure. Source: docs/reference/behaviour.md, l; API conventions of node selectors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which pods give way to a critical one that does not fit.
 
-Pure. As few as will do, those of the lesser classes first, and of equals those that request
-least. Source: docs/reference, admission (critical pods).
+Pure. As few as will do, those of the lesser classes first, and of equals those that request least.
+Source: docs/reference/behaviour.md, l.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which sysctls a pod may set: those that are its own namespace's and hurt nobody else.
 
-Pure. Source: docs/reference, "Sysctls".
+Pure. Source: docs/reference/behaviour.md, j4.
 """
 
 from __future__ import annotations

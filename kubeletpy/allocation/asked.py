@@ -1,6 +1,6 @@
 """What an update of a pod asks to resize: for the metric, and whether to look at it at all.
 
-Pure. Source: docs/reference, metrics (kubelet_container_requested_resizes_total).
+Pure. Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_total.
 """
 
 from __future__ import annotations

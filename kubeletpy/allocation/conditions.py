@@ -1,8 +1,8 @@
 """The two conditions that tell of a resize: PodResizePending and PodResizeInProgress.
 
 Pure: each function makes the next condition from the one before; time is an argument (Unix
-seconds). Their transition time moves when the reason changes. Source: docs/reference, reasons and
-conditions; KEP-1287.
+seconds). Their transition time moves when the reason changes. Source: docs/reference/reasons.csv:
+PodResizePending, PodResizeInProgress; docs/reference/behaviour.md, e3; KEP-1287.
 """
 
 from __future__ import annotations

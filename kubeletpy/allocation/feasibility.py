@@ -1,7 +1,7 @@
 """Whether a resize can ever be done on this node. What only lacks room is not decided here.
 
-Pure. Source: docs/reference, in-place resize (refusals). Must never refuse what would go without a
-resize being involved.
+Pure. Source: docs/reference/behaviour.md, c10. Must never refuse what would go without a resize
+being involved.
 """
 
 from __future__ import annotations

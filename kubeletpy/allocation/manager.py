@@ -3,7 +3,7 @@
 A pod's worker only ever sees the pod as it is allocated. A change of the spec's resources is a
 resize that waits here until it is allocated; then the worker carries it out, and tells how that
 went. What can never be is told and dropped; what only lacks room is tried again whenever room may
-have come. Source: docs/reference, in-place resize; KEP-1287. Must never wait, nor decide what
+have come. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide what
 admission, feasibility and order decide (they are pure, and beside it).
 
 What a pod is given is written down when it is admitted, unless it asks for no cpu or memory at all:

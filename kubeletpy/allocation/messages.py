@@ -1,6 +1,7 @@
 """What events say of a resize: which resources, for which generation, and what went wrong.
 
-Pure. Source: docs/reference, events (Resize*).
+Pure. Source: docs/reference/events.csv: ResizeStarted, ResizeCompleted, ResizeError,
+ResizeDeferred, ResizeInfeasible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """In what order resizes that wait are tried: what frees or costs nothing first.
 
-Pure. Source: docs/reference, in-place resize (queue order).
+Pure. Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations

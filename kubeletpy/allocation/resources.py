@@ -1,8 +1,8 @@
 """Which of a pod's resources are allocated to it, and the pod as it is with an allocation.
 
 Pure. Amounts are compared by value ("1" is "1000m"). What is not cpu or memory cannot be resized
-and travels along unchanged. Must never change an object in place. Source: docs/reference, in-place
-resize; KEP-1287, KEP-5419 (pod level).
+and travels along unchanged. Must never change an object in place. Source:
+docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod level).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from kubeletpy.kubeapi.reflector import Reflector
 log = logging.getLogger(__name__)
 
 WAIT_S = 15 * 60.0
-"""How long one try waits for a decision (docs/reference, constants: CSR wait)."""
+"""How long one try waits for a decision (docs/reference/constants.csv: CSR wait)."""
 
 
 class NotIssued(Exception):

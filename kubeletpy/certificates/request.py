@@ -1,6 +1,6 @@
 """What a request for a certificate says. Pure.
 
-Source: docs/reference, names table (identity); the certificates.k8s.io API and its signers
+Source: docs/reference/names.csv: identity; the certificates.k8s.io API and its signers
 kubernetes.io/kube-apiserver-client-kubelet and kubernetes.io/kubelet-serving.
 """
 

@@ -1,6 +1,6 @@
 """When a certificate is renewed, and what became of a request for one. Pure: time is an argument.
 
-Source: docs/reference, constants table (certs); KEP-266 (kubelet certificate rotation).
+Source: docs/reference/constants.csv: certs; KEP-266 (kubelet certificate rotation).
 """
 
 from __future__ import annotations

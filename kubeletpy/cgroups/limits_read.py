@@ -1,6 +1,6 @@
 """What the files of a pod's cgroup say about its cpu and memory limits.
 
-Pure: reading is a function that is passed in. Source: docs/reference, "In-place resize".
+Pure: reading is a function that is passed in. Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the cgroups of pods are called, for both drivers.
 
-Pure. A name is a tuple of plain components below the root of the hierarchy; a driver writes it as
-a path. Must never make a path out of a text that could lead anywhere else. Source: docs/reference,
-names (cgroup).
+Pure. A name is a tuple of plain components below the root of the hierarchy; a driver writes it as a
+path. Must never make a path out of a text that could lead anywhere else. Source:
+docs/reference/names.csv: cgroup.
 """
 
 from __future__ import annotations

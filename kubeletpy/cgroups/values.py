@@ -1,6 +1,6 @@
 """What is written into the files of cgroups, and what pods, groups and the node are given.
 
-Pure. Source: docs/reference, "Pod cgroup", "Node level" and constants (resources).
+Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv: resources.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CredentialProviderConfig: programs that know registry credentials, read strictly. Pure.
 
-Source: docs/reference, config table (CredentialProviderConfig), KEP-2133 and KEP-4412. A problem
-names the file, the provider and the field. Must never run or look for a program.
+Source: docs/reference/config.csv: CredentialProviderConfig; KEP-2133 and KEP-4412. A problem names
+the file, the provider and the field. Must never run or look for a program.
 """
 
 from __future__ import annotations

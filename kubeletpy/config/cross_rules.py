@@ -1,6 +1,6 @@
 """What several fields of the configuration may hold together. Pure; one small rule each.
 
-Source: docs/reference, config table (columns allowed and notes) and the feature gates. Rules that
+Source: docs/reference/config.csv (columns allowed and notes) and the feature gates. Rules that
 depend on the machine are in :mod:`kubeletpy.config.host`.
 """
 

@@ -172,7 +172,7 @@ def build(values: Mapping[str, Any]) -> KubeletSettings:
 def derive(
     settings: KubeletSettings, explicit: frozenset[str], *, base_dir: str
 ) -> tuple[KubeletSettings, list[str]]:
-    """Values that follow from others (docs/reference, config table, notes), with warnings."""
+    """Values that follow from others, with warnings (notes in docs/reference/config.csv)."""
     changes: dict[str, Any] = {}
     warnings = []
     if "nodeStatusReportFrequency" not in explicit and "nodeStatusUpdateFrequency" in explicit:

@@ -1,6 +1,6 @@
 """The table of all fields of KubeletConfiguration v1beta1: path, type, default, what is allowed.
 
-Source: docs/reference, config table. Must stay data: what concerns several fields is in
+Source: docs/reference/config.csv. Must stay data: what concerns several fields is in
 :mod:`kubeletpy.config.cross_rules`.
 """
 

@@ -46,7 +46,10 @@ def check_node_ip(text: str) -> list[Problem]:
 
 
 def check_node_labels(labels: Mapping[str, str]) -> list[Problem]:
-    """Label syntax, and the kubernetes.io labels a node may give itself (docs/reference, names)."""
+    """Label syntax, and the kubernetes.io labels a node may give itself.
+
+    Source: docs/reference/names.csv: node-label.
+    """
     problems = []
     for key, value in labels.items():
         at = f"--node-labels {key}"

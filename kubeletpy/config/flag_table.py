@@ -1,6 +1,6 @@
 """Every command line flag of the kubelet 1.36: how to read it and what it sets. Data only.
 
-Source: docs/reference, flags table.
+Source: docs/reference/flags.csv.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Feature gates: the names the kubelet 1.36 knows, their defaults, what a user may change. Pure.
 
-Source: docs/reference, features table. A locked gate may be named only with its own default.
+Source: docs/reference/features.csv. A locked gate may be named only with its own default.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def check_host(
         swap_on: whether any swap is in use.
         online_cpus: the machine's CPUs; None when not known.
 
-    Source: docs/reference, config table (failCgroupV1, singleProcessOOMKill, memorySwap,
-    failSwapOn, reservedSystemCPUs).
+    Source: docs/reference/config.csv: failCgroupV1, singleProcessOOMKill, memorySwap.swapBehavior,
+    failSwapOn, reservedSystemCPUs.
     """
     problems = []
     if cgroup_version == 1:

@@ -1,6 +1,6 @@
 """Documents and flags to validated settings, all problems at once. Pure: texts in, settings out.
 
-Precedence (docs/reference, config table): defaults, then the file, then its drop-ins as JSON merge
+Precedence (docs/reference/config.csv): defaults, then the file, then its drop-ins as JSON merge
 patches in order, then flags; feature gates given by flag change only those gates.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MASKED = ("staticPodURLHeader",)
-"""Fields whose values stay out of messages (docs/reference, config table: masked in logs)."""
+"""Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""
 
 _SHOWN_LENGTH = 100
 

@@ -1,7 +1,7 @@
 """What a single field may hold beyond its type: small rules to put into the field table. Pure.
 
 A rule takes the decoded value and gives what would be allowed, or an empty string when it is fine.
-Source: docs/reference, config table, column "allowed".
+Source: docs/reference/config.csv (column "allowed").
 """
 
 from __future__ import annotations

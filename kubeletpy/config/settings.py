@@ -2,8 +2,8 @@
 
 Every field of the document is here under its snake_case name (:func:`attribute`): durations are
 seconds, sizes are bytes, maps are read-only, resource quantities stay text. An instance is complete
-and valid: only :func:`kubeletpy.config.load` makes one. Meaning of a field: docs/reference, config
-table. Must never hold a decision.
+and valid: only :func:`kubeletpy.config.load` makes one. Meaning of a field:
+docs/reference/config.csv. Must never hold a decision.
 """
 
 from __future__ import annotations

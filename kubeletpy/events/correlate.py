@@ -1,7 +1,7 @@
 """Keeps Events few: counts the same one, combines similar ones, and cuts off what floods. Pure.
 
 Time is an argument; memory is bounded (the least recently used is forgotten). Source:
-docs/reference, constants table, area events.
+docs/reference/constants.csv: events.
 """
 
 from __future__ import annotations

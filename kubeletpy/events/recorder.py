@@ -17,7 +17,7 @@ EventType = Literal["Normal", "Warning"]
 
 
 class EventRecorder(Protocol):
-    """Takes events; see docs/reference for the kubelet's reasons and wordings."""
+    """Takes events; see docs/reference/events.csv for the kubelet's reasons and wordings."""
 
     def event(
         self, involved: api.ObjectReference, event_type: EventType, reason: str, message: str

@@ -29,7 +29,7 @@ from kubeletpy.stats.disk_plan import PodStorage
 log = logging.getLogger(__name__)
 
 PERIOD_S = 10.0
-"""Between two looks (docs/reference, eviction monitor period)."""
+"""Between two looks (docs/reference/constants.csv: monitor period)."""
 AT_ONCE = 4
 """Pods that are ended at a time: each has to end in time, whatever the others do."""
 

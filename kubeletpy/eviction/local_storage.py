@@ -1,8 +1,9 @@
 """Whether a pod takes more local storage than its spec allows. Pure.
 
-Source: docs/reference, eviction loop (local storage limits), events and reasons "Evicted". Each
-limit is for something else: an emptyDir's ``sizeLimit`` for that volume, a container's
-``ephemeral-storage`` for its logs and writable layer, their sum for all that the pod has on disk.
+Source: docs/reference/behaviour.md, p5; docs/reference/behaviour-resources.md, re;
+docs/reference/events.csv: Evicted; docs/reference/reasons.csv: Evicted. Each limit is for something
+else: an emptyDir's ``sizeLimit`` for that volume, a container's ``ephemeral-storage`` for its logs
+and writable layer, their sum for all that the pod has on disk.
 """
 
 from __future__ import annotations

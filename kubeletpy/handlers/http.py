@@ -1,8 +1,9 @@
 """The httpGet handler: one GET on a connection of its own, redirects on the same host followed.
 
-No proxy, no keep-alive, no compression, no cookies, no check of certificates (docs/reference, probe
-kinds). A client of our own and not aiohttp's: at hundreds of probes a second it takes a third of
-the time, the path goes out as it was written, and what is read is bounded.
+No proxy, no keep-alive, no compression, no cookies, no check of certificates
+(docs/reference/behaviour.md, m3). A client of our own and not aiohttp's: at hundreds of probes a
+second it takes a third of the time, the path goes out as it was written, and what is read is
+bounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From an httpGet action to the bytes of its request. Pure.
 
 Nothing that a pod's author writes can end a line: every value that would is refused or encoded.
-Source: docs/reference, probe kinds; names, area prober.
+Source: docs/reference/behaviour.md, m3; docs/reference/names.csv: prober.
 """
 
 from __future__ import annotations

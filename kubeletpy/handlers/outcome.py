@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 KEPT_OUTPUT = 10 * 1024
-"""Bytes of a body or of a command's output that are kept (docs/reference, constants: probe)."""
+"""Bytes of a body or of a command's output that are kept.
+
+Source: docs/reference/constants.csv: body kept, exec output kept.
+"""
 
 
 class Answer(StrEnum):

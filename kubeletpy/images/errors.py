@@ -11,7 +11,10 @@ from kubeletpy.remote.errors import CRIError
 
 
 class ImageErrorCode(StrEnum):
-    """Waiting reasons of a container whose image is missing (docs/reference, reasons)."""
+    """Waiting reasons of a container whose image is missing.
+
+    Source: docs/reference/reasons.csv: container-waiting.
+    """
 
     PULL = "ErrImagePull"
     BACK_OFF = "ImagePullBackOff"

@@ -1,6 +1,7 @@
 """Remove unused images before the disk fills: carries out what :mod:`gc_selection` selects.
 
-Source: docs/reference, image GC. Must never remove what the selection did not name.
+Source: docs/reference/behaviour.md, p3; docs/reference/behaviour-resources.md, rg. Must never
+remove what the selection did not name.
 """
 
 from __future__ import annotations

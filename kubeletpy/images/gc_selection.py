@@ -1,7 +1,7 @@
 """Which images to remove so that the disk does not fill: the pure half of image GC.
 
-Source: docs/reference, image GC. Must never ask the runtime or a clock: times are Unix seconds and
-arguments.
+Source: docs/reference/behaviour.md, p3; docs/reference/behaviour-resources.md, rg. Must never ask
+the runtime or a clock: times are Unix seconds and arguments.
 """
 
 from __future__ import annotations

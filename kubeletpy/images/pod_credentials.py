@@ -1,7 +1,7 @@
 """What one pod may show a registry: its pull secrets, the node's files, credential providers.
 
-In this order (docs/reference, pull); looked up once per container start, and only when a pull or a
-pull record asks for it. Must never log or keep what it finds.
+In this order (docs/reference/behaviour.md, g3); looked up once per container start, and only when a
+pull or a pull record asks for it. Must never log or keep what it finds.
 """
 
 from __future__ import annotations

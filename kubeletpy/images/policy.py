@@ -1,6 +1,6 @@
 """Use, pull or refuse: what a pull policy makes of an image that is, or is not, on the node.
 
-Source: docs/reference, images, decision table. Must never ask the runtime anything.
+Source: docs/reference/behaviour.md, g1. Must never ask the runtime anything.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import backoff
 class RateLimiter:
     """``qps`` requests a second on average, ``burst`` at once; ``qps`` 0 is no limit.
 
-    Source: docs/reference, config table (kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst).
+    Source: docs/reference/config.csv: kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst.
     """
 
     def __init__(self, qps: float, burst: int) -> None:

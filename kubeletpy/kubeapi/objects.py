@@ -2,8 +2,8 @@
 
 Asked for by name only, as the Node authorizer demands, and let go with the last pod that uses it.
 What only environments need is followed while it is being read, and for a while after. Must never
-log what an object holds. Source: docs/reference, constants (objects); api-server: what a node may
-do.
+log what an object holds. Source: docs/reference/constants.csv: objects;
+docs/reference/api-server.md, ae.
 """
 
 from __future__ import annotations

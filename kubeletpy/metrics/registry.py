@@ -1,4 +1,4 @@
-"""All metrics of one agent, under the kubelet's names (docs/reference, metrics table).
+"""All metrics of one agent, under the kubelet's names (docs/reference/metrics.csv).
 
 Built once per agent and handed to its parts; nothing here is global.
 """

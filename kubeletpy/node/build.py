@@ -41,7 +41,7 @@ class ImageSummary:
 
 
 def default_labels(hostname: str, architecture: str) -> dict[str, str]:
-    """The labels every node has (docs/reference: node labels)."""
+    """The labels every node has (docs/reference/names.csv: node-label)."""
     return {
         "kubernetes.io/hostname": hostname,
         "kubernetes.io/os": "linux",
@@ -82,7 +82,7 @@ def node_status(
     old: api.NodeStatus,
     now: float,
 ) -> api.NodeStatus:
-    """The whole status of the node (docs/reference: node, status setters)."""
+    """The whole status of the node (docs/reference/behaviour.md, o1)."""
     total = with_foreign(capacity(facts, options), old.get("capacity") or {})
     status: api.NodeStatus = {
         "addresses": node_addresses(node_ips, hostname),

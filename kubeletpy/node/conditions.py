@@ -1,4 +1,7 @@
-"""The conditions of a node (docs/reference: node conditions). Pure: time is an argument."""
+"""The conditions of a node. Pure: time is an argument.
+
+Source: docs/reference/reasons.csv: node-condition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Capacity and allocatable of a node (docs/reference: node level, allocatable formula). Pure."""
+"""Capacity and allocatable of a node. Pure.
+
+Source: docs/reference/behaviour.md, k4; docs/reference/behaviour-resources.md, ri.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which events a change of node conditions is worth (docs/reference: node events). Pure."""
+"""Which events a change of node conditions is worth. Pure.
+
+Source: docs/reference/events.csv: NodeReady, NodeNotReady, NodeHasSufficientMemory, Rebooted.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which IP addresses a pod has, as its status and its containers' variables tell them. Pure.
 
-Source: docs/reference, pod status ("podIPs and hostIPs").
+Source: docs/reference/behaviour.md, e2.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Time is an argument (any steadily growing seconds, the same for all calls). Bounded: past its
 capacity the entry that was raised longest ago is dropped. Must never wait or read a clock.
 
-Source: docs/reference, "Backoff".
+Source: docs/reference/behaviour.md, d.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a pod's spec has where nobody said anything: the API's defaults of pods.
 
 The API fills them in for its pods, the agent for static pods, which no API has seen. The values are
-those of docs/reference ("Pod defaults"). Pure; never changes its argument. Needs a pod of the right
-shape (:mod:`kubeletpy.pods.shape`).
+those of docs/reference/api-server.md, aa. Pure; never changes its argument. Needs a pod of the
+right shape (:mod:`kubeletpy.pods.shape`).
 
 What admission adds is not here: tolerations of a node that is not ready, priorities, service
 accounts.

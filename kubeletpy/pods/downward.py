@@ -1,6 +1,6 @@
 """The downward API: values of a pod's own fields and resources, for its environment and volumes.
 
-Source: docs/reference, "One env entry" (fieldRef, resourceFieldRef).
+Source: docs/reference/behaviour.md, h2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The names a pod has for itself: hostname, domain and FQDN.
 
-Source: docs/reference, names ("pod hostname", "pod domain", "FQDN as hostname"); KEP-1797,
-KEP-4762 (hostnameOverride).
+Source: docs/reference/names.csv: pod hostname, pod domain, FQDN as hostname; KEP-1797, KEP-4762
+(hostnameOverride).
 """
 
 from __future__ import annotations

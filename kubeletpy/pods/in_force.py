@@ -1,7 +1,7 @@
 """A pod as large as it may be at this moment: what it is given, or still has from before.
 
 While a resize is being done a container has what it had, and will have what it is given; until the
-node says that it is done, both count. Pure. Source: docs/reference, admission (fit); KEP-1287.
+node says that it is done, both count. Pure. Source: docs/reference/behaviour.md, l; KEP-1287.
 """
 
 from __future__ import annotations

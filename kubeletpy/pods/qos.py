@@ -1,6 +1,6 @@
 """The QoS class of a pod: who is killed first when memory runs out, and which cgroup it lives in.
 
-Source: docs/reference, "QoS class"; KEP-2837 for pod-level resources.
+Source: docs/reference/behaviour.md, k1; KEP-2837 for pod-level resources.
 """
 
 from __future__ import annotations

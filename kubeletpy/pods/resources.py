@@ -1,6 +1,6 @@
 """What a pod asks for in all: sums of its containers' requests and limits.
 
-Source: docs/reference, "Pod cgroup"; KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-688
+Source: docs/reference/behaviour.md, k3; KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-688
 (overhead). Amounts are Decimals in the resource's own unit (cores, bytes, pieces).
 """
 

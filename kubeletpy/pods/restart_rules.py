@@ -3,8 +3,8 @@
 Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that both
 always agree. Every answer comes with a reason for people. Must never look at a clock or act.
 
-Source: docs/reference, "Should a stopped container run again" and "Restart-all"; KEP-5307
-(container restart rules), KEP-5532 (RestartAllContainers), KEP-753 (sidecars).
+Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules), KEP-5532
+(RestartAllContainers), KEP-753 (sidecars).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a pod's sandbox can be used as it is, or a new one is needed.
 
-Used by the runtime manager, and by status for PodReadyToStartContainers. Must never act.
-Source: docs/reference, "Sandbox decision".
+Used by the runtime manager, and by status for PodReadyToStartContainers. Must never act. Source:
+docs/reference/behaviour.md, c1.
 """
 
 from __future__ import annotations

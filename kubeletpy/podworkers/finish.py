@@ -1,7 +1,7 @@
 """The verb *finish*: release what an ended pod held, and settle its status.
 
-May be repeated until it succeeds; then the pod may be deleted from the API. Source: docs/reference,
-sync loop: terminated steps.
+May be repeated until it succeeds; then the pod may be deleted from the API. Source:
+docs/reference/behaviour.md, a9.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a message to a worker makes of its record. Pure (docs/reference, pod worker).
+"""What a message to a worker makes of its record. Pure (docs/reference/behaviour.md, b2, b3, b4).
 
 Must never undo a termination or lengthen a grace period.
 """

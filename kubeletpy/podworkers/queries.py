@@ -1,4 +1,4 @@
-"""What the rest of the agent asks about workers (docs/reference, pod worker: queries).
+"""What the rest of the agent asks about workers (docs/reference/behaviour.md, b9).
 
 Reads the records and changes nothing.
 """
@@ -12,7 +12,7 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 
 
 class WorkerQueries:
-    """What the rest of the agent asks (docs/reference, pod worker: queries)."""
+    """What the rest of the agent asks (docs/reference/behaviour.md, b9)."""
 
     def __init__(self, machine: WorkerMachine) -> None:
         self._machine = machine

@@ -1,6 +1,6 @@
 """How a worker's waits and grace periods are computed.
 
-Pure. Sources: docs/reference, pod worker: grace period, requeue after a step.
+Pure. Sources: docs/reference/behaviour.md, b4, b6.
 """
 
 from __future__ import annotations

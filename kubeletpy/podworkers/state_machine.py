@@ -1,4 +1,4 @@
-"""The rules by which pod workers live: events in, effects out (docs/reference, pod worker).
+"""The rules by which pod workers live: events in, effects out (docs/reference/behaviour.md, b).
 
 Deterministic: no clock, no I/O, no task; randomness comes in with the events. Replaying a log of
 events on a new machine gives the same records and the same effects. It must never lose or undo a

@@ -124,8 +124,8 @@ class PodStatusCache:
         """Keep a status; whether it says something new (by its essence).
 
         An older one than that kept is dropped. IPs of a pod that has ended are kept
-        (docs/reference: terminating keeps earlier IPs). What is ``own`` is known to the worker,
-        unless something was told of the pod that the worker does not know yet.
+        (docs/reference/behaviour.md, a9). What is ``own`` is known to the worker, unless something
+        was told of the pod that the worker does not know yet.
         """
         old = self._entries.get(status.uid)
         if old is not None and own:

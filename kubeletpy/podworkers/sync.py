@@ -1,8 +1,8 @@
 """The verb *sync*: bring the runtime to what a pod asks for, and its status to the API.
 
 The steps are listed in SYNC_STEPS in the order they run; each may end the sync with an outcome.
-Source of the order: docs/reference, sync loop: SyncPod. Nothing here decides what is to be done in
-the runtime: that is the runtime manager's plan.
+Source of the order: docs/reference/behaviour.md, a7. Nothing here decides what is to be done in the
+runtime: that is the runtime manager's plan.
 """
 
 from __future__ import annotations

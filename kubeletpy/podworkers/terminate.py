@@ -1,7 +1,7 @@
 """The verb *terminate*: stop everything of a pod, and report how its containers ended.
 
 May be repeated until it succeeds; success means that nothing of the pod runs any more. Source:
-docs/reference, sync loop: terminating steps.
+docs/reference/behaviour.md, a9.
 """
 
 from __future__ import annotations

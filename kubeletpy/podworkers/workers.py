@@ -54,7 +54,7 @@ from kubeletpy.trace.spans import Traces
 log = logging.getLogger(__name__)
 
 MIN_KILL_WAIT = 10
-"""Seconds that kill_pod waits at least (docs/reference: blocking kill)."""
+"""Seconds that kill_pod waits at least (docs/reference/behaviour.md, b10)."""
 
 CLOSE_WAIT = 2.0
 """Seconds that close() waits for steps to give up."""

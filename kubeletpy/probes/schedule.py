@@ -1,8 +1,8 @@
 """When a probe runs and what its result is: a state machine of pure functions.
 
 ``look`` takes in what is known of the container, ``finished`` what a run has found. The state says
-when the next run is due; nobody needs to look in between. Sources: docs/reference, probes:
-workers, one tick. Must never read a clock: times are seconds of the event loop, given as ``now``.
+when the next run is due; nobody needs to look in between. Sources: docs/reference/behaviour.md, m1,
+m2. Must never read a clock: times are seconds of the event loop, given as ``now``.
 
 Three things differ from a worker that ticks each period, and none is visible but in speed:
 

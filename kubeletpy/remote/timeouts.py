@@ -1,6 +1,6 @@
 """How long a CRI call may take: one function from the call to its deadline.
 
-The rules are the kubelet's (cri-client; docs/reference/constants.csv, area cri). Must never wait.
+The rules are the kubelet's (cri-client; docs/reference/constants.csv: cri). Must never wait.
 """
 
 from __future__ import annotations

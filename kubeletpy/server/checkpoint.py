@@ -2,7 +2,7 @@
 
 The file's place is ours alone: below the checkpoint directory, under a name made of names that are
 known. It holds the memory of the container, so nobody else may read the directory. Source:
-docs/reference, behaviour t4 and names (checkpoints); KEP-2008.
+docs/reference/behaviour.md, t4; docs/reference/names.csv: {root}/checkpoints; KEP-2008.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the agent's server serves, and what a client must be allowed to do for each of it.
 
 Pure. Permissions belong to the route that answers, not to the text of the path, so that no spelling
-of a path is judged as another than the one that is served. Source: docs/reference, server table;
-KEP-2862 for the fine-grained subresources.
+of a path is judged as another than the one that is served. Source: docs/reference/server.csv:
+endpoint; KEP-2862 for the fine-grained subresources.
 """
 
 from __future__ import annotations

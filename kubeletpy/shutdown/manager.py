@@ -1,8 +1,7 @@
 """Ends the node's pods when the machine is about to go down, and holds it up for that long.
 
 Who ends when is :mod:`.plan`'s; here is only the doing. It must never hold a shutdown up for longer
-than the configured periods, nor after all pods have ended. Source: docs/reference, graceful node
-shutdown.
+than the configured periods, nor after all pods have ended. Source: docs/reference/behaviour.md, q.
 """
 
 from __future__ import annotations

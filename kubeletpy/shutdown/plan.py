@@ -1,6 +1,7 @@
 """Who ends when, and within what time, while the machine shuts down. Pure.
 
-Source: docs/reference, graceful node shutdown; KEP-2000 and KEP-2712.
+Source: docs/reference/behaviour.md, q; docs/reference/constants.csv: shutdown; KEP-2000 and
+KEP-2712.
 """
 
 from __future__ import annotations

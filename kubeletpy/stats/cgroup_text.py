@@ -2,7 +2,7 @@
 
 The texts are the kernel's, but a container chooses what it does: a file may be missing, a line may
 be of another shape on another kernel, and neither is an error. Working set = usage without inactive
-file pages, as the kubelet's (docs/reference: metrics, *_memory_working_set_bytes).
+file pages, as the kubelet's (docs/reference/metrics.csv: container_memory_working_set_bytes).
 """
 
 from __future__ import annotations

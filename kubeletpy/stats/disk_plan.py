@@ -1,7 +1,7 @@
 """Which trees on disk are a pod's. Pure.
 
-Source: docs/reference, names (volume-dir, pod log directory); ephemeral storage is the containers'
-writable layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts.
+Source: docs/reference/names.csv: volume-dir, log; ephemeral storage is the containers' writable
+layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts.
 """
 
 from __future__ import annotations

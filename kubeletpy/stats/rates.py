@@ -12,7 +12,10 @@ from dataclasses import dataclass
 WINDOW_MIN_NS = 500_000_000
 WINDOW_NS = 10_000_000_000
 FORGET_NS = 600_000_000_000
-"""Ten minutes: what was used before says nothing of now (docs/reference: cpu usage cache)."""
+"""Ten minutes: what was used before says nothing of now.
+
+Source: docs/reference/constants.csv: cpu usage cache.
+"""
 
 
 @dataclass(frozen=True, slots=True)

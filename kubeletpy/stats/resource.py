@@ -1,6 +1,6 @@
 """/metrics/resource: cpu, memory and swap of the node, its pods and containers, for metrics-server.
 
-Pure. Source: docs/reference, metrics table; KEP-1206.
+Pure. Source: docs/reference/metrics.csv; KEP-1206.
 """
 
 from __future__ import annotations

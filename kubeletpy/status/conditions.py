@@ -1,4 +1,4 @@
-"""The pod conditions that a node agent owns (docs/reference: reasons, pod conditions).
+"""The pod conditions that a node agent owns (docs/reference/reasons.csv: pod-condition).
 
 Pure. Transition times are set where a status is stored, not here: see :mod:`.store`.
 """

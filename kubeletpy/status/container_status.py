@@ -1,6 +1,6 @@
 """Container statuses as kubectl shows them, from runtime records and the status before.
 
-Pure; the rows are those of docs/reference, container status. What the runtime lost is told as lost
+Pure; the rows are those of docs/reference/behaviour.md, e4. What the runtime lost is told as lost
 (exit code 137, ContainerStatusUnknown), never as success.
 """
 

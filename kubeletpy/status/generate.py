@@ -155,7 +155,7 @@ def _set_started_and_ready(
     *,
     init: bool = False,
 ) -> None:
-    """Fill ``started`` and ``ready`` of statuses just made (docs/reference: probes, status use)."""
+    """Fill ``started`` and ``ready`` of statuses just made (docs/reference/behaviour.md, m4)."""
     specs = {container["name"]: container for container in containers}
     for status in statuses:
         container = specs[status["name"]]

@@ -1,4 +1,4 @@
-"""The phase of a pod, from its container statuses alone (docs/reference: phase from statuses).
+"""The phase of a pod, from its container statuses alone (docs/reference/behaviour.md, e1).
 
 Pure. Must never look at the runtime or the clock.
 """

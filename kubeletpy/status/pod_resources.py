@@ -1,7 +1,7 @@
 """What a pod as a whole is given and has: ``allocatedResources`` and ``resources`` of its status.
 
 Pure. What it has is summed up from what its containers have, as the pod's own cgroup is made of
-them. Source: docs/reference, container status (pod level); KEP-5419.
+them. Source: docs/reference/behaviour.md, e4; KEP-5419.
 """
 
 from __future__ import annotations

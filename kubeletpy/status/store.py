@@ -164,7 +164,7 @@ def _restarts(pod: Pod, container: api.Container, ended: api.ContainerStateTermi
 def merge_for_api(
     in_api: api.PodStatus, kept: api.PodStatus, *, containers_may_run: bool
 ) -> api.PodStatus:
-    """What to show the API: ours over theirs (docs/reference: status merge).
+    """What to show the API: ours over theirs (docs/reference/behaviour.md, f3).
 
     While containers may run, a terminal phase is not shown: others would take the pod's resources
     (and name) for free.

@@ -1,7 +1,7 @@
 """Removes dead containers soon after a newer one of their name has died.
 
-Keeps the newest record of each name, from which restarts and last states are read; all go only
-when the pod's content may go. Source: docs/reference, garbage collection: on ContainerDied.
+Keeps the newest record of each name, from which restarts and last states are read; all go only when
+the pod's content may go. Source: docs/reference/behaviour.md, p2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pass that keeps memory, workers, runtime and API in step (docs/reference, housekeeping).
+"""The pass that keeps memory, workers, runtime and API in step (docs/reference/behaviour.md, a6).
 
 Looks only at what is in memory, so that a pass over a quiet node costs microseconds. It must never
 run before all sources have spoken and the runtime has been listed: it ends what nobody wants.

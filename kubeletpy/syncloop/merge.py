@@ -1,4 +1,4 @@
-"""Merges what the sources deliver into operations on pods (docs/reference, sync loop: merge).
+"""Merges what the sources deliver into operations on pods (docs/reference/behaviour.md, a2).
 
 Pure: the time comes in as an argument, nothing is sent or logged. Objects are never changed in
 place; a pod that goes out carries the annotations config.source and config.seen. A single watch

@@ -1,7 +1,7 @@
 """The API's pictures of static pods: made, replaced and removed in the background.
 
 A static pod never waits for the API: it starts without its mirror. One request per mirror is under
-way at a time, the newest wish wins. Source: docs/reference, sync loop: mirror pods.
+way at a time, the newest wish wins. Source: docs/reference/behaviour.md, a8.
 """
 
 from __future__ import annotations

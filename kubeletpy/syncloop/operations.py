@@ -9,7 +9,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class Op(StrEnum):
-    """What happened to pods of a source (docs/reference, sync loop: merge)."""
+    """What happened to pods of a source (docs/reference/behaviour.md, a2)."""
 
     ADD = "ADD"
     UPDATE = "UPDATE"

@@ -1,4 +1,4 @@
-"""Holds the inputs back while the runtime can not be used (docs/reference, sync loop: inputs).
+"""Holds the inputs back while the runtime can not be used (docs/reference/behaviour.md, a3).
 
 Keeps the newest full set of each source and the uids of changed pods, no more, however long the
 outage lasts. Workers go on by themselves: what is ending ends, as far as the runtime lets it.

@@ -32,7 +32,7 @@ CONCURRENT_READS = 4
 
 @dataclass(frozen=True, slots=True)
 class PlegSettings:
-    """Seconds; docs/reference, constants: pleg."""
+    """Seconds; docs/reference/constants.csv: pleg."""
 
     relist_period: float = 1.0
     unhealthy_after: float = 180.0

@@ -1,4 +1,4 @@
-"""Pods that this node refuses to run: what is said about them (docs/reference, rejection).
+"""Pods that this node refuses to run: what is said about them (docs/reference/behaviour.md, a5).
 
 Pure. Whether a pod is refused is decided elsewhere (admission).
 """

@@ -2,7 +2,8 @@
 
 ``..data`` is a link to a directory with the files; an update makes a new directory and renames a
 new link over the old. A crash at any instant leaves a volume that the next write completes.
-Blocking, for threads. Source: docs/reference, volumes: layout and update; names (volume-dir).
+Blocking, for threads. Source: docs/reference/behaviour.md, i4; docs/reference/names.csv:
+volume-dir.
 """
 
 from __future__ import annotations

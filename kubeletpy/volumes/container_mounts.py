@@ -1,8 +1,8 @@
 """The mounts of a container that is about to start: parts of volumes, the hosts file, checks.
 
-What depends on what ran before in the pod (an init container may have made the directory) or on
-the pod's addresses is done here, at each start. Must never hand the runtime a path that a container
-can change. Source: docs/reference, volumes: mounts for the runtime; managed /etc/hosts.
+What depends on what ran before in the pod (an init container may have made the directory) or on the
+pod's addresses is done here, at each start. Must never hand the runtime a path that a container can
+change. Source: docs/reference/behaviour.md, i5, i10.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The values of downwardAPI files: as environment variables have them, and whole maps besides.
 
-Pure. Source: docs/reference, volumes: downwardAPI; KEP-368.
+Pure. Source: docs/reference/behaviour.md, i4; KEP-368.
 """
 
 from __future__ import annotations

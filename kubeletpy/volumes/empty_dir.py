@@ -1,7 +1,7 @@
 """emptyDir volumes: a directory, a tmpfs or huge pages; the directories of other volumes, too.
 
 What a pod asks for is decided by pure functions; the rest is blocking, for threads. Source:
-docs/reference, volumes: emptyDir.
+docs/reference/behaviour.md, i2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads one variable out of an env file (fileKeyRef): ``KEY='text'`` lines and comments.
 
 Pure; the text is whatever a container wrote. Errors name lines, never values. Source:
-docs/reference, env file grammar; KEP-3721.
+docs/reference/behaviour.md, h3; KEP-3721.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The managed /etc/hosts of a pod: its text, and the file that is mounted into its containers.
 
-Source: docs/reference, managed /etc/hosts.
+Source: docs/reference/behaviour.md, i10.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """hostPath volumes: what must be at the path, or is made there. Nothing of it is ever owned.
 
-Blocking, for threads. Source: docs/reference, volumes: hostPath type.
+Blocking, for threads. Source: docs/reference/behaviour.md, i3.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the runtime mounts into each container, as far as it is known before containers start.
 
 Pure. Parts of volumes (subPath) and the hosts file are prepared when a container starts
-(:mod:`kubeletpy.volumes.container_mounts`). Source: docs/reference, volumes: mounts for the
-runtime.
+(:mod:`kubeletpy.volumes.container_mounts`). Source: docs/reference/behaviour.md, i5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gives the files of a volume to the pod's fsGroup.
 
 Follows no link and enters no other file system: each entry is opened without following, and what
-was opened is changed. Blocking, for threads. Source: docs/reference, volumes: ownership (fsGroup).
+was opened is changed. Blocking, for threads. Source: docs/reference/behaviour.md, i6.
 """
 
 from __future__ import annotations

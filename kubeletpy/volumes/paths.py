@@ -1,7 +1,7 @@
 """Where a pod's volumes are below the kubelet's root directory, and which paths files may have.
 
-Pure. Names from specs become parts of paths here: one that could lead elsewhere is refused.
-Source: docs/reference, names (dir, volume-dir); volumes: paths.
+Pure. Names from specs become parts of paths here: one that could lead elsewhere is refused. Source:
+docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, i4.
 """
 
 from __future__ import annotations

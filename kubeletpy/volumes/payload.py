@@ -1,7 +1,6 @@
 """The files of a configMap, secret, downwardAPI or projected volume: path -> content and mode.
 
-Pure. Errors name objects, keys and paths, never contents. Source: docs/reference, volumes:
-configMap, secret, downwardAPI, projected.
+Pure. Errors name objects, keys and paths, never contents. Source: docs/reference/behaviour.md, i4.
 """
 
 from __future__ import annotations

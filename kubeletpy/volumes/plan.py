@@ -1,7 +1,7 @@
 """Which volumes of a pod are set up, and which objects they and its environment are made of.
 
 Pure: a decision from the pod alone. Volumes that no container uses are left alone. Source:
-docs/reference, volumes: order.
+docs/reference/behaviour.md, i1.
 """
 
 from __future__ import annotations

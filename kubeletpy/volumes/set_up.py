@@ -1,7 +1,7 @@
 """Sets one volume up on disk. Blocking, for threads; repeating it changes nothing.
 
 A volume was set up once when its ready marker is there: from then on containers may use it. Source:
-docs/reference, volumes; names (volume-dir).
+docs/reference/behaviour.md, i1, i2, i3, i4; docs/reference/names.csv: volume-dir.
 """
 
 from __future__ import annotations

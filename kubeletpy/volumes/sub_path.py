@@ -1,8 +1,8 @@
 """Mounts a part of a volume (subPath) where the runtime can take it from.
 
 The runtime is never given a path inside a volume, which a container could turn into a link to the
-host: it gets a mount of exactly what was checked. Blocking, for threads. Source: docs/reference,
-volumes: mounts for the runtime; CVE-2017-1002101.
+host: it gets a mount of exactly what was checked. Blocking, for threads. Source:
+docs/reference/behaviour.md, i5; CVE-2017-1002101.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Works from what is on disk and what the kernel says, so it takes down what an agent before this one
 has set up. Volumes whose kind the agent does not know are left: somebody's data may be in them.
-Blocking, for threads. Source: docs/reference, volumes: teardown.
+Blocking, for threads. Source: docs/reference/behaviour.md, i8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Service account tokens for pods: asked for once, kept in memory, renewed ahead of their end.
 
 A timer wakes the pod when a token is due; a token that still holds is kept when no new one can be
-had. Must never log a token or write one anywhere. Source: docs/reference, volumes: token cache;
-constants (token).
+had. Must never log a token or write one anywhere. Source: docs/reference/behaviour.md, i4;
+docs/reference/constants.csv: token.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A pull leaves no moment at which a kill -9 would make its image look preloaded: the intent is on
 disk before the runtime is asked, and goes only once the record is there or the runtime has said
-that the pull failed. Source: docs/reference, images, pull and verification. Must never keep or
-show a credential: records hold fingerprints.
+that the pull failed. Source: docs/reference/behaviour.md, g2, g3. Must never keep or show a
+credential: records hold fingerprints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """May a pod use an image that is on the node without showing the registry its credentials? Pure.
 
-Source: docs/reference, images, verification (imagePullCredentialsVerificationPolicy, KEP-2535).
-Must never do I/O: credentials and records are arguments.
+Source: docs/reference/behaviour.md, g2; KEP-2535. Must never do I/O: credentials and records are
+arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """/flagz and /statusz: the flags that the agent runs with, and what program it is since when.
 
 Text for people, JSON for programs that ask for a version of it by their Accept header. Source:
-KEP-4827, KEP-4828; docs/reference, server table. Must never show a flag's value that may hold a
-credential: whoever gives the flags has masked it.
+KEP-4827, KEP-4828; docs/reference/server.csv: /flagz, /statusz. Must never show a flag's value that
+may hold a credential: whoever gives the flags has masked it.
 """
 
 from __future__ import annotations

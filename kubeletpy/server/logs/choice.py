@@ -1,6 +1,6 @@
 """Which container's log a request means, and what the request asks for. Pure.
 
-Source: docs/reference, behaviour t1; PodLogOptions of the core API.
+Source: docs/reference/behaviour.md, t1; PodLogOptions of the core API.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A file is in the CRI's format (``TIME STREAM TAG TEXT``, partial lines tagged P) or in Docker's
 JSON; its first readable line decides. Lines that can't be read are left out. Source:
-docs/reference, behaviour t1; the CRI's logging format.
+docs/reference/behaviour.md, t1; the CRI's logging format.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which old log files go and which are compressed when a log is rotated. Pure.
 
 Names: the log ``{n}.log``, its rotations ``{n}.log.{time}`` and, compressed, ``{n}.log.{time}.gz``.
-Source: docs/reference, behaviour t1; KEP-589.
+Source: docs/reference/behaviour.md, t1; docs/reference/constants.csv: logs; KEP-589.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a query for the node's own logs asks for, and the journalctl command that answers it. Pure.
 
 A client's text becomes part of a command line: one argument each, after its option's ``=``, never
-through a shell. Source: docs/reference, server table; KEP-2258.
+through a shell. Source: docs/reference/server.csv: /logs/[{path}]; KEP-2258.
 """
 
 from __future__ import annotations

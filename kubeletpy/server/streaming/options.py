@@ -1,4 +1,7 @@
-"""What an exec, attach or port-forward request asks for. Pure. Source: docs/reference, server."""
+"""What an exec, attach or port-forward request asks for. Pure.
+
+Source: docs/reference/server.csv: streaming.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A v5 WebSocket of a client on one side, SPDY of the runtime on the other.
 
 Each message begins with its channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255 says
-that the channel in the next byte is closed. Source: KEP-4006; docs/reference, server table.
+that the channel in the next byte is closed. Source: KEP-4006; docs/reference/server.csv: streaming.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the text of a manifest to static pods (docs/reference, static pods).
+"""From the text of a manifest to static pods (docs/reference/behaviour.md, s).
 
 Pure. A manifest is written by people and programs that may be wrong or hostile: whatever it holds,
 it ends in pods or in one ManifestError that says what is wrong.

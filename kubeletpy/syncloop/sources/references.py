@@ -1,4 +1,4 @@
-"""Which objects of the API a static pod may not name (docs/reference, static pods).
+"""Which objects of the API a static pod may not name (docs/reference/behaviour.md, s).
 
 Pure. A static pod starts without an API, so nothing that only the API has may be needed.
 """

@@ -1,4 +1,4 @@
-"""Downward API values (docs/reference, "One env entry")."""
+"""Downward API values (docs/reference/behaviour.md, h2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Names of pods (docs/reference, names; KEP-1797, KEP-4762)."""
+"""Names of pods (docs/reference/names.csv: pod hostname, pod domain, FQDN as hostname; KEP-1797,
+KEP-4762)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of requests and limits (docs/reference, "Pod cgroup"; KEP-753, KEP-2837, KEP-688)."""
+"""Sums of requests and limits (docs/reference/behaviour.md, k3; KEP-753, KEP-2837, KEP-688)."""
 
 from __future__ import annotations
 

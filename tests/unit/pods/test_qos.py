@@ -1,4 +1,4 @@
-"""The QoS class by the spec (docs/reference, "QoS class")."""
+"""The QoS class by the spec (docs/reference/behaviour.md, k1)."""
 
 from __future__ import annotations
 

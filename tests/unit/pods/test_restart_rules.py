@@ -1,4 +1,4 @@
-"""Whether a container may run again (docs/reference, "Should a stopped container run again")."""
+"""Whether a container may run again (docs/reference/behaviour.md, c6)."""
 
 from __future__ import annotations
 

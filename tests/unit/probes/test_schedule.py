@@ -1,4 +1,4 @@
-"""The rows of docs/reference, probes: workers and one tick, on the pure state machine."""
+"""The rows of docs/reference/behaviour.md, m1, m2; on the pure state machine."""
 
 from __future__ import annotations
 

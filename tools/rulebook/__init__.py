@@ -1,0 +1,1 @@
+"""The fact tables of docs/reference: reading them and what cites them."""
