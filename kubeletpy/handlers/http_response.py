@@ -1,6 +1,8 @@
 """Reads an HTTP/1 response as its bytes come. Pure, and bounded whatever the server sends.
 
-Only as much is read as handlers need: status, headers, and a body's first bytes.
+Only as much is read as handlers need: status, headers, and a body's first bytes. Each byte is
+looked at a fixed number of times, however the server cuts what it sends: a container must not
+make the agent work longer than it worked itself.
 """
 
 from __future__ import annotations
@@ -9,10 +11,19 @@ import re
 from enum import Enum, auto
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a response's status line and headers, and of anything sent ahead of them."""
+"""Bytes of all heads of a response: the last one, and the interim ones (1xx) ahead of it."""
+MAX_INTERIM = 64
+"""Interim heads ahead of a response."""
+MAX_CHUNK_LINE = 256
+"""Bytes of the line with a chunk's size."""
+MAX_CHUNK_EXCESS = 16 * 1024
+"""Bytes of lines with sizes beyond 16 for each chunk and two for each byte of the body. As in Go's
+net/http, where such a body is malformed too."""
 
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_LONGEST_END = 4
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: [^\r\n]*)?\r?\n?")
+_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 
 
 class MalformedResponse(ValueError):
@@ -43,9 +54,19 @@ class ResponseReader:
         self.done = False
         self._keep = keep
         self._buffer = bytearray()
+        """What came and is not taken yet, up to ``_at``: taken, and dropped when feed is over."""
+        self._at = 0
+        self._searched = 0
+        """Where in the buffer no end of a head begins."""
+        self._heads = 0
+        """Bytes of interim heads."""
+        self._interim = 0
         self._kind = _Body.NONE
         self._left = 0
         """Bytes of the body, or of the chunk, still to come."""
+        self._after_chunk = False
+        """Whether the line break after a chunk is still to come."""
+        self._excess = 0
 
     def feed(self, data: bytes) -> None:
         """Take what came. Raises MalformedResponse."""
@@ -56,6 +77,9 @@ class ResponseReader:
             pass
         if self.status:
             self._take_body()
+        del self._buffer[: self._at]
+        self._searched = max(self._searched - self._at, 0)
+        self._at = 0
 
     def end(self) -> None:
         """The server closed. Raises MalformedResponse: too early."""
@@ -67,21 +91,28 @@ class ResponseReader:
 
     def _head(self) -> bool:
         """Take the head if it has all come; whether to look again (an interim one was skipped)."""
-        found = _END_OF_HEAD.search(self._buffer)
-        if found is None or found.end() > MAX_HEAD:
-            if len(self._buffer) > MAX_HEAD:
+        buffer, at = self._buffer, self._at
+        most = MAX_HEAD - self._heads
+        found = _END_OF_HEAD.search(buffer, max(self._searched, at), at + most)
+        if found is None:
+            if len(buffer) - at > most:
                 raise MalformedResponse(f"server response headers exceeded {MAX_HEAD} bytes")
-            if len(self._buffer) >= 7 and not self._buffer.startswith(b"HTTP/1."):
-                raise MalformedResponse(f"malformed HTTP response {bytes(self._buffer[:40])!r}")
+            if len(buffer) - at >= 7 and not buffer.startswith(b"HTTP/1.", at):
+                raise _malformed(buffer[at : at + 40])
+            self._searched = max(len(buffer) - _LONGEST_END + 1, at)
             return False
-        head = bytes(self._buffer[: found.start()])
-        del self._buffer[: found.end()]
+        head = bytes(buffer[at : found.start()])
+        self._heads += found.end() - at
+        self._at = self._searched = found.end()
         line, _, rest = head.partition(b"\n")
         status = _STATUS.fullmatch(line)
         if status is None:
-            raise MalformedResponse(f"malformed HTTP response {line[:40]!r}")
+            raise _malformed(line[:40])
         code = int(status[1])
         if 100 <= code < 200 and code != 101:
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise MalformedResponse(f"more than {MAX_INTERIM} interim responses")
             return True
         self._read_headers(rest)
         self.status = code
@@ -113,40 +144,59 @@ class ResponseReader:
             case _Body.NONE:
                 self.done = True
             case _Body.UNTIL_CLOSE:
-                self._keep_some(len(self._buffer))
+                self._keep_some(len(self._buffer) - self._at)
             case _Body.LENGTH:
                 self._left -= self._keep_some(self._left)
                 self.done = self.done or self._left == 0
             case _Body.CHUNKED:
-                self._take_chunks()
+                while not self.done and self._chunk():
+                    pass
 
     def _keep_some(self, most: int) -> int:
         """Move up to ``most`` bytes to the body; how many. Enough of a body is all of it."""
-        piece = self._buffer[:most]
-        del self._buffer[:most]
-        self.body += piece[: self._keep - len(self.body)]
+        end = min(self._at + most, len(self._buffer))
+        size = end - self._at
+        self.body += self._buffer[self._at : min(end, self._at + self._keep - len(self.body))]
+        self._at = end
         if len(self.body) >= self._keep:
             self.done = True
-        return len(piece)
+        return size
 
-    def _take_chunks(self) -> None:
-        while not self.done:
-            if self._left:
-                self._left -= self._keep_some(self._left)
-                if self._left:
-                    return
-                continue
-            line, newline, _ = self._buffer.partition(b"\n")
-            if not newline:
-                if len(line) > 256:
-                    raise MalformedResponse("malformed chunked encoding")
-                return
-            del self._buffer[: len(line) + 1]
-            size = line.split(b";")[0].strip()
-            if not size and not self._left:
-                continue  # the end of the line after a chunk
-            if len(size) > 15 or not re.fullmatch(rb"[0-9a-fA-F]+", bytes(size)):
+    def _chunk(self) -> bool:
+        """Take what is there of a chunk, its size or its end; whether to go on."""
+        if self._left:
+            self._left -= self._keep_some(self._left)
+            self._after_chunk = True
+            return not self._left
+        line = self._chunk_line()
+        if line is None:
+            return False
+        if self._after_chunk:
+            if line.rstrip(b"\r"):
                 raise MalformedResponse("malformed chunked encoding")
-            self._left = int(size, 16)
-            if self._left == 0:
-                self.done = True
+            self._after_chunk = False
+            return True
+        size = line.split(b";", 1)[0].strip()
+        if not _SIZE.fullmatch(size):
+            raise MalformedResponse("malformed chunked encoding")
+        self._left = int(size, 16)
+        self._excess = max(self._excess + len(line) + 1 - 16 - 2 * self._left, 0)
+        if self._excess > MAX_CHUNK_EXCESS:
+            raise MalformedResponse("chunked encoding contains too much non-data")
+        self.done = self._left == 0
+        return True
+
+    def _chunk_line(self) -> bytes | None:
+        """The next line of a chunked body, without its end; None: it has not all come."""
+        end = self._buffer.find(b"\n", self._at, self._at + MAX_CHUNK_LINE)
+        if end < 0:
+            if len(self._buffer) - self._at >= MAX_CHUNK_LINE:
+                raise MalformedResponse("malformed chunked encoding")
+            return None
+        line = bytes(self._buffer[self._at : end])
+        self._at = end + 1
+        return line
+
+
+def _malformed(start: bytes | bytearray) -> MalformedResponse:
+    return MalformedResponse(f"malformed HTTP response {bytes(start)!r}")

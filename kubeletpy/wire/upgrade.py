@@ -6,6 +6,7 @@ Reads one answer head of bounded size and nothing of what follows it. Must never
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ HOP_HEADERS = frozenset(
 """Headers of a request that are not for the next hop; ``Connection: Upgrade`` is."""
 
 Headers = list[tuple[str, str]]
+
+_END = b"\r\n\r\n"
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class UpgradeFailed(Exception):
@@ -64,27 +68,38 @@ class _HeadReader(asyncio.Protocol):
         self.data = bytearray()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport
-        self._limit = MAX_HEAD
+        self._head_end = -1
+        self._enough = 0
+        """Bytes after which an answer that is no upgrade is all there, or long enough."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self.data += data
-        end = self.data.find(b"\r\n\r\n")
-        if end >= 0:
-            if self.data[9:12] == b"101":
-                # what follows is not ours to read
-                self.transport.pause_reading()
+        if self._head_end < 0:
+            # looked for once in each byte, however the answer is cut
+            searched = max(len(self.data) - len(_END) + 1, 0)
+            self.data += data
+            self._head_end = self.data.find(_END, searched)
+            if self._head_end >= 0:
+                self._head_is_there()
+            elif len(self.data) > MAX_HEAD:
                 self._finish()
-                return
-            self._limit = end + MAX_ERROR_BODY
-            length = _content_length(bytes(self.data[:end]))
-            if length is not None and len(self.data) >= end + 4 + length:
-                self._finish()
-        if len(self.data) > self._limit:
+        else:
+            self.data += data
+        if self._head_end >= 0 and len(self.data) >= self._enough:
             self._finish()
+
+    def _head_is_there(self) -> None:
+        if self.data[9:12] == b"101":
+            # what follows is not ours to read
+            self.transport.pause_reading()
+            self._finish()
+            return
+        length = _content_length(bytes(self.data[: self._head_end]))
+        most = MAX_ERROR_BODY if length is None else min(length, MAX_ERROR_BODY)
+        self._enough = self._head_end + len(_END) + most
 
     def eof_received(self) -> None:
         self._finish()
@@ -143,7 +158,7 @@ async def ask(
 
 
 def _read(reader: _HeadReader) -> Answer:
-    head, found, rest = bytes(reader.data).partition(b"\r\n\r\n")
+    head, found, rest = bytes(reader.data).partition(_END)
     lines = head.decode("latin-1").split("\r\n")
     version, _, status = lines[0].partition(" ")
     code, _, reason = status.partition(" ")
@@ -172,15 +187,9 @@ def _content_length(head: bytes) -> int | None:
 
 def _unchunked(data: bytes) -> bytes:
     """The text of a chunked body as far as it is there."""
-    text = bytearray()
-    while data:
-        size, _, data = data.partition(b"\r\n")
-        try:
-            length = int(size.split(b";")[0], 16)
-        except ValueError:
-            break
-        if length == 0:
-            break
-        text += data[:length]
-        data = data[length + 2 :]
+    text, at = bytearray(), 0
+    while (size := _CHUNK_SIZE.match(data, at)) is not None and (length := int(size[1], 16)):
+        at = size.end()
+        text += data[at : at + length]
+        at += length + 2
     return bytes(text)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.handlers.http_response import MAX_HEAD, MalformedResponse, ResponseReader
+from kubeletpy.handlers.http_response import (
+    MAX_HEAD,
+    MAX_INTERIM,
+    MalformedResponse,
+    ResponseReader,
+)
+from tests.unit.proportion import is_linear
 
 KEEP = 100
 
@@ -41,7 +49,17 @@ GOOD = {
     ),
 }
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 BAD = [
+    CHUNKED + b"\n" * 300,
+    CHUNKED + b"1\r\nx\r\n\r\n",
+    CHUNKED + b"1\r\nxy\r\n",
+    CHUNKED + (b"1;" + b"x" * 250 + b"\r\ny\r\n") * 90,
+    CHUNKED + b"-1\r\n",
+    CHUNKED + b"0x1\r\ny\r\n",
+    b"HTTP/1.1 100 Go\r\n\r\n" * (MAX_INTERIM + 1),
+    (b"HTTP/1.1 103 Early\r\nLink: " + b"x" * 8000 + b"\r\n\r\n") * 9,
     b"SSH-2.0-OpenSSH_9.2\r\n",
     b"HTTP/2.0 200 OK\r\n\r\n",
     b"HTTP/1.1 20 OK\r\n\r\n",
@@ -107,3 +125,27 @@ def test_memory_is_bounded_while_a_body_never_ends() -> None:
         reader.feed(b"f\r\n" + b"x" * 15 + b"\r\n")
     assert reader.done
     assert len(reader._buffer) < 100
+
+
+def head_in_single_bytes(size: int) -> None:
+    reader = ResponseReader(KEEP)
+    for byte in b"HTTP/1.1 200 OK\r\nX: " + b"x" * size:
+        reader.feed(bytes([byte]))
+
+
+def chunks_of_one_byte(size: int) -> None:
+    reader = ResponseReader(size)
+    reader.feed(CHUNKED + b"1\r\nx\r\n" * size)
+    assert reader.done
+
+
+def long_lines_of_chunks(size: int) -> None:
+    reader = ResponseReader(size)
+    reader.feed(CHUNKED + b"000000000000001\nx\n" * size)
+    assert reader.done
+
+
+@pytest.mark.parametrize("parse", [head_in_single_bytes, chunks_of_one_byte, long_lines_of_chunks])
+def test_the_work_is_in_proportion_to_what_came(parse: Callable[[int], None]) -> None:
+    """A container could stop the agent for seconds when each byte cost a look at all of them."""
+    assert is_linear(parse)

@@ -136,7 +136,11 @@ HOSTILE = {
     ),
     "interim for ever": (
         dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.001),
-        "context deadline exceeded",
+        "more than 64 interim responses",
+    ),
+    "chunks of nothing": (
+        dripping(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"\n" * 262144, 0),
+        "malformed chunked encoding",
     ),
     "another protocol": (dripping(b"SSH-2.0-x\r\n"), "malformed HTTP response"),
     "cut body": (answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), "unexpected EOF"),
