@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 from kubeletpy.api import types as api
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
+from kubeletpy.runtime_manager.labels import POD_UID
+from kubeletpy.runtime_manager.log_paths import pod_uid_of_log_directory
 from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.container_mounts import RuntimeFeatures
 
@@ -50,6 +53,24 @@ async def _runtime_features(runtime: RemoteRuntime) -> tuple[list[api.NodeRuntim
         entry["name"] = handler.name
         handlers.append(entry)
     return handlers, status.features.supplemental_groups_policy
+
+
+async def pod_selectors(root: Path, pod_logs_dir: str) -> list[dict[str, str]]:
+    """Labels of the sandboxes of each pod that this node has a directory or logs of."""
+    uids = await asyncio.to_thread(_pod_uids, root / "pods", Path(pod_logs_dir))
+    return [{POD_UID: uid} for uid in sorted(uids)]
+
+
+def _pod_uids(pods: Path, logs: Path) -> set[str]:
+    uids = set(_names(pods)) | set(map(pod_uid_of_log_directory, _names(logs)))
+    return uids - {""}
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return [entry.name for entry in directory.iterdir()]
+    except FileNotFoundError:
+        return []
 
 
 def mount_features(info: RuntimeInfo) -> RuntimeFeatures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kubeletpy import serving
@@ -21,7 +22,7 @@ from kubeletpy.launch.node import (
     node_name,
     node_options,
 )
-from kubeletpy.launch.runtime import wait_for_runtime
+from kubeletpy.launch.runtime import pod_selectors, wait_for_runtime
 from kubeletpy.launch.serving_certificate import serving_certificate
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
@@ -55,7 +56,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     root = Path(flags.root_dir)
     _make_root(root)
     facts = read_machine_facts(root)
-    runtime = _connect(settings, metrics, stack)
+    runtime = _connect(settings, metrics, root, stack)
     ports = _bind_ports(settings, flags, stack)
     identity = await join(settings, flags, node_name(flags, facts), metrics, stack)
     client = identity.client if identity else None
@@ -110,13 +111,16 @@ def _metrics(settings: KubeletSettings) -> Metrics:
     return metrics
 
 
-def _connect(settings: KubeletSettings, metrics: Metrics, stack: AsyncExitStack) -> RemoteRuntime:
+def _connect(
+    settings: KubeletSettings, metrics: Metrics, root: Path, stack: AsyncExitStack
+) -> RemoteRuntime:
     try:
         runtime = RemoteRuntime(
             settings.container_runtime_endpoint,
             image_endpoint=settings.image_endpoint,
             request_timeout=settings.runtime_request_timeout,
             metrics=metrics.runtime,
+            pod_selectors=partial(pod_selectors, root, settings.pod_logs_dir),
         )
     except EndpointError as error:
         raise LaunchError(str(error)) from error

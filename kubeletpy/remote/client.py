@@ -16,6 +16,7 @@ from kubeletpy.remote.endpoint import dial_target
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.images import RemoteImageService
+from kubeletpy.remote.lists import PodSelectors, RemoteLists
 from kubeletpy.remote.sandboxes import RemoteSandboxes
 from kubeletpy.remote.stats import RemoteStats
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT
@@ -26,13 +27,16 @@ ASKED_VERSION = "0.1.0"
 """What the kubelet says in VersionRequest since CRI began; runtimes ignore it."""
 
 
-class RemoteRuntime(RemoteSandboxes, RemoteContainers, RemoteStats, RemoteImageService):
+class RemoteRuntime(
+    RemoteSandboxes, RemoteContainers, RemoteLists, RemoteStats, RemoteImageService
+):
     """remote.protocol.RuntimeService and ImageService of the runtime behind a unix socket.
 
     Make it inside a running event loop; it dials at once, in the background. ``connect`` waits
     for the runtime and checks that it speaks CRI v1; ``close`` ends it. ``image_endpoint`` is the
     socket of the image service where that is another process. ``request_timeout`` is
-    runtimeRequestTimeout in seconds. Raises EndpointError for an endpoint that cannot be one.
+    runtimeRequestTimeout in seconds; ``pod_selectors``: see lists. Raises EndpointError for an
+    endpoint that cannot be one.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class RemoteRuntime(RemoteSandboxes, RemoteContainers, RemoteStats, RemoteImageS
         image_endpoint: str = "",
         request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
         metrics: CallMetrics | None = None,
+        pod_selectors: PodSelectors | None = None,
     ) -> None:
         apart = bool(image_endpoint) and dial_target(image_endpoint) != dial_target(endpoint)
         metrics = metrics or NoMetrics()
@@ -50,6 +55,7 @@ class RemoteRuntime(RemoteSandboxes, RemoteContainers, RemoteStats, RemoteImageS
         self._calls = Calls(self.connection, "RuntimeService", metrics, request_timeout)
         images = Calls(self.image_connection, "ImageService", metrics, request_timeout)
         RemoteSandboxes.__init__(self, self._calls, metrics)
+        RemoteLists.__init__(self, self._calls, pod_selectors)
         RemoteImageService.__init__(self, images)
 
     @property

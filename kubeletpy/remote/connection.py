@@ -19,7 +19,9 @@ from kubeletpy.remote.endpoint import dial_target
 log = logging.getLogger(__name__)
 
 MAX_RECEIVE = 16 * 1024 * 1024
-"""Bytes of the largest answer we accept."""
+"""Bytes of the largest answer we accept: the kubelet's own limit, and what containerd is willing to
+send. An answer is read in one piece on the event loop; lists that are larger come in parts (lists).
+"""
 
 OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.default_authority", "localhost"),

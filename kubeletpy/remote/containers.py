@@ -62,29 +62,6 @@ class RemoteContainers:
             target=container_id,
         )
 
-    async def list_containers(
-        self, filter: cri.ContainerFilter | None = None
-    ) -> Sequence[cri.Container]:
-        """See protocol. Entries that do not say which container they are, are left out."""
-        answer = await self._calls.unary(
-            "ListContainers",
-            cri.ListContainersRequest(filter=filter),
-            cri.ListContainersResponse,
-        )
-        return verify.believable_containers(answer.containers)
-
-    async def stream_containers(
-        self, filter: cri.ContainerFilter | None = None
-    ) -> AsyncIterator[cri.Container]:
-        """See protocol."""
-        async for answer in self._calls.stream(
-            "StreamContainers",
-            cri.StreamContainersRequest(filter=filter),
-            cri.StreamContainersResponse,
-        ):
-            for container in verify.believable_containers(answer.containers):
-                yield container
-
     async def container_status(
         self, container_id: str, verbose: bool = False
     ) -> cri.ContainerStatusResponse:

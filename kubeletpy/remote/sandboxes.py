@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import CallMetrics, Calls
@@ -64,29 +63,6 @@ class RemoteSandboxes:
             target=pod_sandbox_id,
             check=verify.wrong_sandbox_status,
         )
-
-    async def list_pod_sandbox(
-        self, filter: cri.PodSandboxFilter | None = None
-    ) -> Sequence[cri.PodSandbox]:
-        """See protocol. Entries that do not say which sandbox they are, are left out."""
-        answer = await self._calls.unary(
-            "ListPodSandbox",
-            cri.ListPodSandboxRequest(filter=filter),
-            cri.ListPodSandboxResponse,
-        )
-        return verify.believable_sandboxes(answer.items)
-
-    async def stream_pod_sandboxes(
-        self, filter: cri.PodSandboxFilter | None = None
-    ) -> AsyncIterator[cri.PodSandbox]:
-        """See protocol."""
-        async for answer in self._calls.stream(
-            "StreamPodSandboxes",
-            cri.StreamPodSandboxesRequest(filter=filter),
-            cri.StreamPodSandboxesResponse,
-        ):
-            for sandbox in verify.believable_sandboxes(answer.pod_sandboxes):
-                yield sandbox
 
     async def update_pod_sandbox_resources(
         self,

@@ -30,6 +30,8 @@ from kubeletpy.runtime_manager.security_context import (
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 from kubeletpy.runtime_manager.stop_signal import wanted_signal
 
+PATH_MAX = 4096
+"""Bytes of a path in Linux, the zero at its end too."""
 _PROPAGATION = {
     "PRIVATE": cri.PROPAGATION_PRIVATE,
     "HOST_TO_CONTAINER": cri.PROPAGATION_HOST_TO_CONTAINER,
@@ -92,6 +94,10 @@ def _build(
     verify_run_as_non_root(pod, container, inputs.image_user)
     environment = build_environment(pod, container, inputs.environment)
     name = container["name"]
+    if len(path := container.get("terminationMessagePath") or "") >= PATH_MAX:
+        raise ContainerConfigError(
+            f"terminationMessagePath has {len(path)} characters, a path less than {PATH_MAX}"
+        )
     return cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=name, attempt=inputs.restart_count),
         image=cri.ImageSpec(

@@ -41,6 +41,26 @@ def restart_count_by_logs(log_directory: str) -> int:
         return 0
 
 
+def container_directory(root: str, uid: str, container: str) -> Path:
+    """Where the agent keeps files of a container: ``{root}/pods/{uid}/containers/{container}``.
+
+    Raises:
+        UnsafeName: uid or container name cannot be part of a path.
+    """
+    for part in (uid, container):
+        if not part or "/" in part or "\0" in part or part in (".", ".."):
+            raise UnsafeName(f"{part!r} cannot be part of a path")
+    return Path(root, "pods", uid, "containers", container)
+
+
+def make_container_directory(root: str, uid: str, container: str) -> Path:
+    """Make that directory. Raises UnsafeName, OSError."""
+    directory = container_directory(root, uid, container)
+    for path in (directory.parents[1], directory.parent, directory):
+        path.mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
+    return directory
+
+
 def create_termination_file(root: str, uid: str, container: str) -> str:
     """Make ``{root}/pods/{uid}/containers/{container}/{8 hex digits}``, writable by all; its path.
 
@@ -48,10 +68,7 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
         UnsafeName: uid or container name cannot be part of a path.
         OSError: it cannot be made.
     """
-    directory = _container_directory(root, uid, container)
-    for path in (directory.parents[1], directory.parent, directory):
-        path.mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
-    file = directory / secrets.token_hex(4)
+    file = make_container_directory(root, uid, container) / secrets.token_hex(4)
     descriptor = os.open(
         file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, TERMINATION_FILE_MODE
     )
@@ -65,7 +82,7 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
 def remove_termination_file(root: str, uid: str, container: str, path: str) -> None:
     """Remove a file that create_termination_file made; anything else is left alone."""
     try:
-        inside = Path(path).parent == _container_directory(root, uid, container)
+        inside = Path(path).parent == container_directory(root, uid, container)
     except UnsafeName:
         return
     if inside:
@@ -111,10 +128,3 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         logger.warning("file cannot be removed", extra={"path": str(path), "error": str(error)})
-
-
-def _container_directory(root: str, uid: str, container: str) -> Path:
-    for part in (uid, container):
-        if not part or "/" in part or "\0" in part or part in (".", ".."):
-            raise UnsafeName(f"{part!r} cannot be part of a path")
-    return Path(root, "pods", uid, "containers", container)

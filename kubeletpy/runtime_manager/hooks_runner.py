@@ -30,6 +30,9 @@ from kubeletpy.runtime_manager.labels import (
 
 logger = logging.getLogger(__name__)
 
+MAX_SHOWN = 1024
+"""Characters of a command or path in a message."""
+
 
 class HookMetrics(Protocol):
     """What is counted of hooks."""
@@ -102,10 +105,10 @@ class LifecycleHookRunner:
         try:
             if isinstance(command := handler.get("exec"), Mapping):
                 words = command.get("command") or ()
-                what = f"Exec lifecycle hook ([{' '.join(map(str, words))}])"
+                what = f"Exec lifecycle hook ([{_shown(words)}])"
                 await self._command(container_id, list(map(str, words)))
             elif isinstance(get := handler.get("httpGet"), Mapping):
-                what = f"HTTP lifecycle hook ({get.get('path') or ''})"
+                what = f"HTTP lifecycle hook ({_cut(get.get('path') or '')})"
                 await self._get(pod, container_id, get, ports)
             elif isinstance(sleep := handler.get("sleep"), Mapping):
                 what = f"Sleep lifecycle hook ({sleep.get('seconds')})"
@@ -122,7 +125,7 @@ class LifecycleHookRunner:
         reply = await run_command(self._runtime, container_id, words, 0)
         if reply.answer is not Answer.SUCCESS:
             ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
-            raise HandlerError(f"command '{' '.join(words)}' {ended}, message: {reply.output!r}")
+            raise HandlerError(f"command '{_shown(words)}' {ended}, message: {reply.output!r}")
 
     async def _sleep(self, seconds: object) -> None:
         """0 is allowed: it does nothing."""
@@ -185,6 +188,15 @@ class LifecycleHookRunner:
         if on_host and self._node_ips:
             return self._node_ips[0]
         raise HandlerError("failed to find networking container: the sandbox has no IP address")
+
+
+def _shown(words: Sequence[object]) -> str:
+    """A command as messages show it: they end up in logs, and in the pod's status."""
+    return _cut(" ".join(map(str, words)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
 def _described(pod: Pod | None) -> str:

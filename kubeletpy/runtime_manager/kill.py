@@ -22,6 +22,7 @@ from kubeletpy.runtime_manager import grace as graces
 from kubeletpy.runtime_manager.actions import KillReason
 from kubeletpy.runtime_manager.draft import StatusDraft
 from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.kept_hooks import HookLost, kept_hook
 from kubeletpy.runtime_manager.labels import read_container_annotations
 from kubeletpy.runtime_manager.pre_stop import PreStopRun
 from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
@@ -147,6 +148,9 @@ class Killer:
         """The container's own annotations say what its spec, which is gone, said."""
         answer = await self._tools.runtime.container_status(target.id)
         remembered = read_container_annotations(answer.status.annotations)
+        pre_stop = remembered.pre_stop
+        if pre_stop is None and remembered.kept_pre_stop:
+            pre_stop = await self._kept(status, target, remembered.kept_pre_stop)
         reference: api.ObjectReference = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -161,8 +165,27 @@ class Killer:
             target.name,
             graces.remembered_grace(remembered),
             reference,
-            pre_stop=remembered.pre_stop,
+            pre_stop=pre_stop,
         )
+
+    async def _kept(
+        self, status: PodRuntimeStatus, target: ContainerStatus, name: str
+    ) -> api.LifecycleHandler | None:
+        """The preStop hook that was too large for an annotation; None when its file is gone."""
+        try:
+            return await asyncio.to_thread(
+                kept_hook, self._tools.root_dir, status.uid, target.name, name
+            )
+        except HookLost as error:
+            logger.warning(
+                "container is stopped without its preStop hook, which cannot be read",
+                extra={
+                    "pod": f"{status.namespace}/{status.name}",
+                    "container": target.name,
+                    "error": str(error),
+                },
+            )
+            return None
 
     async def _stop(
         self, victim: Victim, message: str, override: int | None, order: StopOrder | None

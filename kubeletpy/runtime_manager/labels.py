@@ -6,6 +6,7 @@ wrong, and reading never fails. Source: docs/reference, names (cri-label, cri-an
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,10 +26,15 @@ RESTART_COUNT = "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 TERMINATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 PRE_STOP_HANDLER = "io.kubernetes.container.preStopHandler"
+KEPT_PRE_STOP = "io.kubeletpy.container.keptPreStopHandler"
+"""Digest of a preStop handler that is too large for an annotation: see kept_hooks."""
 PORTS = "io.kubernetes.container.ports"
 POD_DELETION_GRACE_PERIOD = "io.kubernetes.pod.deletionGracePeriod"
 POD_TERMINATION_GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
+MAX_HANDLER = 4096
+"""Characters of a preStop handler, or of a list of ports, that an annotation may hold: a runtime
+lists all annotations of the node in one answer of at most 16 MiB."""
 _MAX_COUNT = 2**31 - 2  # the next one must still be an API int32
 _SANDBOX_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
 
@@ -63,6 +69,8 @@ class AnnotatedContainerInfo:
     termination_message_path: str = ""
     termination_message_policy: str = ""
     pre_stop: api.LifecycleHandler | None = None
+    kept_pre_stop: str = ""
+    """Where the handler is kept that is too large for an annotation."""
     ports: tuple[api.ContainerPort, ...] = ()
     deletion_grace_period: int | None = None
     """Seconds."""
@@ -109,12 +117,40 @@ def container_annotations(
     grace = pod.spec.get("terminationGracePeriodSeconds")
     if grace is not None:
         annotations[POD_TERMINATION_GRACE_PERIOD] = str(grace)
-    pre_stop = (container.get("lifecycle") or {}).get("preStop")
-    if pre_stop:
-        annotations[PRE_STOP_HANDLER] = json.dumps(pre_stop, separators=(",", ":"))
-    if container.get("ports"):
-        annotations[PORTS] = json.dumps(container["ports"], separators=(",", ":"))
+    if handler := pre_stop_text(container):
+        if len(handler) <= MAX_HANDLER:
+            annotations[PRE_STOP_HANDLER] = handler
+        else:
+            annotations[KEPT_PRE_STOP] = digest(handler)
+    if ports := _ports_text(container):
+        annotations[PORTS] = ports
     return annotations
+
+
+def pre_stop_text(container: api.Container) -> str:
+    """A container's preStop handler as JSON; "" when it has none."""
+    pre_stop = (container.get("lifecycle") or {}).get("preStop")
+    return json.dumps(pre_stop, separators=(",", ":")) if pre_stop else ""
+
+
+def digest(text: str) -> str:
+    """The name by which an annotation refers to a handler that is kept elsewhere."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _ports_text(container: api.Container) -> str:
+    """The ports as JSON; of very many only the one that the preStop hook asks for by name."""
+    ports = container.get("ports")
+    if not ports:
+        return ""
+    text = json.dumps(ports, separators=(",", ":"))
+    if len(text) <= MAX_HANDLER:
+        return text
+    pre_stop = (container.get("lifecycle") or {}).get("preStop") or {}
+    asked = (pre_stop.get("httpGet") or {}).get("port")
+    named = next((port for port in ports if port.get("name") and port["name"] == asked), None)
+    text = "" if named is None else json.dumps([named], separators=(",", ":"))
+    return text if len(text) <= MAX_HANDLER else ""
 
 
 def read_sandbox_labels(labels: Mapping[str, str]) -> LabeledSandboxInfo:
@@ -147,6 +183,7 @@ def read_container_annotations(annotations: Mapping[str, str]) -> AnnotatedConta
         termination_message_path=annotations.get(TERMINATION_MESSAGE_PATH, ""),
         termination_message_policy=annotations.get(TERMINATION_MESSAGE_POLICY, ""),
         pre_stop=pre_stop if isinstance(pre_stop, dict) else None,  # type: ignore[arg-type]
+        kept_pre_stop=annotations.get(KEPT_PRE_STOP, ""),
         ports=tuple(port for port in ports if isinstance(port, dict))  # type: ignore[misc]
         if isinstance(ports, list)
         else (),

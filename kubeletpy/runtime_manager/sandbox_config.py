@@ -8,7 +8,7 @@ Source: docs/reference, names, "Security context", "DNS".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -29,6 +29,10 @@ from kubeletpy.runtime_manager.resources import linux_resources
 from kubeletpy.runtime_manager.security_context import groups_policy, selinux_options
 from kubeletpy.runtime_manager.settings import RuntimeSettings
 
+MAX_METADATA = (256 << 10) + 1024
+"""Bytes of a pod's labels, and of its annotations, names and values: what the API server allows of
+annotations, and room for what the agent adds. The runtime shows them with every sandbox in a list.
+"""
 _PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
 
 
@@ -73,7 +77,16 @@ def build_pod_sandbox_config(
         if isinstance(error, SandboxConfigError):
             raise
         raise SandboxConfigError(f"pod {pod.key} has a field of a wrong form: {error}") from error
+    for what, values in (("labels", config.labels), ("annotations", config.annotations)):
+        if (size := _size(values)) > MAX_METADATA:
+            raise SandboxConfigError(
+                f"the pod's {what} have {size} bytes, a sandbox may have {MAX_METADATA}"
+            )
     return config
+
+
+def _size(values: Mapping[str, str]) -> int:
+    return sum(len(text.encode()) for pair in values.items() for text in pair)
 
 
 def normalize_sysctl(name: str) -> str:

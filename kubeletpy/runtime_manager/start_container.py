@@ -7,6 +7,7 @@ start.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +30,9 @@ from kubeletpy.runtime_manager.container_files import (
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.image_volumes import count_image_volumes
 from kubeletpy.runtime_manager.in_effect import record_given
+from kubeletpy.runtime_manager.kept_hooks import keep_hook
 from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.runtime_manager.labels import KEPT_PRE_STOP, pre_stop_text
 from kubeletpy.runtime_manager.log_paths import UnsafeName, container_log_directory, log_link
 from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.runtime_manager.sandbox import NotWanted
@@ -140,9 +143,14 @@ class ContainerStarter:
                 target_container_id=target_id(context.status, action.container),
                 userns=seams.user_namespace(pod),
             )
-            config = build_container_config(
-                pod, container, action.kind, self._tools.settings, inputs
+            # As large as the pod: expansion of its variables may take a while.
+            config = await asyncio.to_thread(
+                build_container_config, pod, container, action.kind, self._tools.settings, inputs
             )
+            if KEPT_PRE_STOP in config.annotations:
+                await asyncio.to_thread(
+                    keep_hook, self._tools.root_dir, pod.uid, name, pre_stop_text(container)
+                )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
             fail(self._tools, context, action, CONFIG_ERROR, str(error))

@@ -61,6 +61,19 @@ def test_a_plain_sandbox() -> None:
     assert security.namespace_options.pid == cri.CONTAINER
 
 
+def test_labels_and_annotations_of_a_sandbox_have_a_size() -> None:
+    fits = {"a": "x" * ((256 << 10) - 1)}
+    assert dict(sandbox(make_pod(metadata={"annotations": fits})).annotations) == fits
+    for what in ("labels", "annotations"):
+        with pytest.raises(SandboxConfigError, match=rf"{what} have \d+ bytes"):
+            sandbox(make_pod(metadata={what: {"a": "x" * (258 << 10)}}))
+
+
+def test_a_termination_message_path_is_a_path() -> None:
+    with pytest.raises(ContainerConfigError, match="terminationMessagePath has 5000 characters"):
+        config({"terminationMessagePath": "/" + "x" * 4999})
+
+
 def test_host_network_sandbox_has_no_hostname_and_no_port_mappings() -> None:
     ports = [{"containerPort": 80, "hostPort": 80}]
     made = sandbox(make_pod(container("app", ports=ports), hostNetwork=True, hostname="db"))

@@ -161,6 +161,9 @@ async def test_sidecars_wait_no_longer_than_their_grace(tmp_path: Path) -> None:
     assert stops(node)[1] == "stop_container container-s1-0 2"
 
 
+LARGE_HOOK = {"exec": {"command": ["sh", "-c", "x" * 1_400_000]}}
+
+
 @on_virtual_time
 async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: Path) -> None:
     class Hooks:
@@ -328,3 +331,49 @@ async def test_without_a_clean_stop_nobody_is_told(tmp_path: Path) -> None:
     told: list[PodRuntimeStatus] = []
     assert (await node.manager.kill_pod(pod, node.known, 7, told.append)).failed
     assert told == []
+
+
+async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
+    """A node whose agent knows nothing of a running pod with a large preStop hook."""
+
+    class Hooks:
+        async def post_start(self, *_: Any) -> None:
+            raise AssertionError
+
+        async def pre_stop(self, pod: Any, name: str, container_id: str, handler: Any) -> None:
+            asked.append(handler)
+
+    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    await running(node, make_pod(container("app", lifecycle={"preStop": LARGE_HOOK})))
+    node.restart_agent()
+    await node.refresh(make_pod())
+    return node
+
+
+@on_virtual_time
+async def test_a_large_pre_stop_hook_of_a_pod_that_is_gone_is_run(tmp_path: Path) -> None:
+    asked: list[Any] = []
+    node = await large_hook(tmp_path, asked)
+    await node.kill(None)
+    assert asked == [LARGE_HOOK]
+    (kept,) = (tmp_path / "root/pods/uid-1/containers/app").glob("prestop-*")
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("how", ["gone", "another", "a link"])
+@on_virtual_time
+async def test_a_kept_hook_that_cannot_be_believed_is_not_run(tmp_path: Path, how: str) -> None:
+    asked: list[Any] = []
+    node = await large_hook(tmp_path, asked)
+    (kept,) = (tmp_path / "root/pods/uid-1/containers/app").glob("prestop-*")
+    content = kept.read_bytes()
+    kept.unlink()
+    if how == "another":
+        kept.write_bytes(content.replace(b"x", b"y"))
+    elif how == "a link":
+        other = tmp_path / "other"
+        other.write_bytes(content)
+        kept.symlink_to(other)
+    await node.kill(None)
+    assert asked == []
+    assert stops(node), "it is stopped all the same"

@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy.runtime_manager.container_hash import container_hash
 from kubeletpy.runtime_manager.labels import (
+    MAX_HANDLER,
     AnnotatedContainerInfo,
     LabeledContainerInfo,
     container_annotations,
@@ -193,3 +194,20 @@ def test_a_uid_that_leads_elsewhere_is_refused() -> None:
 )
 def test_restart_count_from_log_files(files: list[str], expected: int) -> None:
     assert restart_count_from_logs(files) == expected
+
+
+def test_large_handlers_and_ports_stay_out_of_annotations() -> None:
+    """All annotations of a node travel in one answer."""
+    hook = {"httpGet": {"port": "bye", "path": "/" + "x" * 1_000_000}}
+    many = [{"containerPort": n, "name": f"p{n}"} for n in range(1, 9000)]
+    ports = [*many, {"containerPort": 9000, "name": "bye"}]
+    spec: Any = container("app", lifecycle={"preStop": hook}, ports=ports)
+    annotations = container_annotations(make_pod(), spec, 0)
+    assert sum(map(len, annotations.values())) < 2 * MAX_HANDLER
+    info = read_container_annotations(annotations)
+    assert info.pre_stop is None
+    assert len(info.kept_pre_stop) == 64
+    assert info.ports == ({"containerPort": 9000, "name": "bye"},), "the hook's own"
+    small: Any = container("app", lifecycle={"preStop": {"exec": {"command": ["x"]}}})
+    info = read_container_annotations(container_annotations(make_pod(), small, 0))
+    assert (info.pre_stop, info.kept_pre_stop) == ({"exec": {"command": ["x"]}}, "")

@@ -1,0 +1,202 @@
+"""The CRI calls that list sandboxes and containers, in parts where one answer would be too large.
+
+What a runtime lists holds labels and annotations that pods' owners choose, so that a node's list
+may outgrow the largest message. The list is then asked for as a stream, or by state, and by pod or
+sandbox. Parts are asked for in the order of life, so that what ends in between is seen twice, not
+never. Must never leave a part out: a list that cannot be had fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from kubeletpy.remote import verify
+from kubeletpy.remote.calls import Calls
+from kubeletpy.remote.errors import ResourceExhausted, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+
+log = logging.getLogger(__name__)
+
+IN_PARTS_S = 60.0
+"""Seconds for which a list that was too large is asked for in parts only."""
+_SANDBOX_LIFE = (cri.SANDBOX_READY, cri.SANDBOX_NOTREADY)
+_CONTAINER_LIFE = (
+    cri.CONTAINER_CREATED,
+    cri.CONTAINER_RUNNING,
+    cri.CONTAINER_UNKNOWN,
+    cri.CONTAINER_EXITED,
+)
+
+Selector = dict[str, str]
+PodSelectors = Callable[[], Awaitable[Collection[Selector]]]
+"""Labels of sandboxes, a set of them for each pod that this node may have anything of."""
+Item = TypeVar("Item", bound=cri.PodSandbox | cri.Container)
+Filter = TypeVar("Filter", bound=Message)
+Split = Callable[[Filter], Awaitable[Sequence[Filter]]]
+
+
+async def _no_pods() -> Collection[Selector]:
+    return ()
+
+
+class RemoteLists:
+    """The lists of remote.protocol.RuntimeService over the calls of "RuntimeService"."""
+
+    def __init__(self, calls: Calls, pod_selectors: PodSelectors | None = None) -> None:
+        """Without ``pod_selectors`` a list of sandboxes is split by state only."""
+        self._calls = calls
+        self._pod_selectors = pod_selectors or _no_pods
+        self._sandbox_list = _List[cri.PodSandbox, cri.PodSandboxFilter](
+            "sandboxes", self._sandboxes, self.stream_pod_sandboxes
+        )
+        self._container_list = _List[cri.Container, cri.ContainerFilter](
+            "containers", self._containers, self.stream_containers
+        )
+
+    async def list_pod_sandbox(
+        self, filter: cri.PodSandboxFilter | None = None
+    ) -> Sequence[cri.PodSandbox]:
+        """See protocol. Entries that do not say which sandbox they are, are left out."""
+        splits = (_by_sandbox_state, self._by_pod)
+        return await self._sandbox_list.get(filter or cri.PodSandboxFilter(), splits)
+
+    async def list_containers(
+        self, filter: cri.ContainerFilter | None = None
+    ) -> Sequence[cri.Container]:
+        """See protocol. Entries that do not say which container they are, are left out."""
+        splits = (_by_container_state, self._by_sandbox)
+        return await self._container_list.get(filter or cri.ContainerFilter(), splits)
+
+    async def stream_pod_sandboxes(
+        self, filter: cri.PodSandboxFilter | None = None
+    ) -> AsyncIterator[cri.PodSandbox]:
+        """See protocol."""
+        async for answer in self._calls.stream(
+            "StreamPodSandboxes",
+            cri.StreamPodSandboxesRequest(filter=filter),
+            cri.StreamPodSandboxesResponse,
+        ):
+            for sandbox in verify.believable_sandboxes(answer.pod_sandboxes):
+                yield sandbox
+
+    async def stream_containers(
+        self, filter: cri.ContainerFilter | None = None
+    ) -> AsyncIterator[cri.Container]:
+        """See protocol."""
+        async for answer in self._calls.stream(
+            "StreamContainers",
+            cri.StreamContainersRequest(filter=filter),
+            cri.StreamContainersResponse,
+        ):
+            for container in verify.believable_containers(answer.containers):
+                yield container
+
+    async def _sandboxes(self, filter: cri.PodSandboxFilter) -> list[cri.PodSandbox]:
+        answer = await self._calls.unary(
+            "ListPodSandbox",
+            cri.ListPodSandboxRequest(filter=filter if filter.ByteSize() else None),
+            cri.ListPodSandboxResponse,
+        )
+        return verify.believable_sandboxes(answer.items)
+
+    async def _containers(self, filter: cri.ContainerFilter) -> list[cri.Container]:
+        answer = await self._calls.unary(
+            "ListContainers",
+            cri.ListContainersRequest(filter=filter if filter.ByteSize() else None),
+            cri.ListContainersResponse,
+        )
+        return verify.believable_containers(answer.containers)
+
+    async def _by_pod(self, filter: cri.PodSandboxFilter) -> list[cri.PodSandboxFilter]:
+        """Of what is nobody's pod such a list says nothing, as nothing can find it."""
+        if filter.id or filter.label_selector:
+            return []
+        return [_with(filter, label_selector=labels) for labels in await self._pod_selectors()]
+
+    async def _by_sandbox(self, filter: cri.ContainerFilter) -> list[cri.ContainerFilter]:
+        if filter.id or filter.pod_sandbox_id:
+            return []
+        sandboxes = await self.list_pod_sandbox(
+            cri.PodSandboxFilter(label_selector=filter.label_selector)
+        )
+        return [_with(filter, pod_sandbox_id=sandbox.id) for sandbox in sandboxes]
+
+
+async def _by_sandbox_state(filter: cri.PodSandboxFilter) -> list[cri.PodSandboxFilter]:
+    if filter.HasField("state"):
+        return []
+    return [_with(filter, state=cri.PodSandboxStateValue(state=each)) for each in _SANDBOX_LIFE]
+
+
+async def _by_container_state(filter: cri.ContainerFilter) -> list[cri.ContainerFilter]:
+    if filter.HasField("state"):
+        return []
+    return [_with(filter, state=cri.ContainerStateValue(state=each)) for each in _CONTAINER_LIFE]
+
+
+def _with(filter: Filter, **fields: Any) -> Filter:
+    """A filter that lets less through."""
+    narrower = type(filter)()
+    narrower.CopyFrom(filter)
+    narrower.MergeFrom(type(filter)(**fields))
+    return narrower
+
+
+class _List(Generic[Item, Filter]):
+    """One kind of list."""
+
+    def __init__(
+        self,
+        what: str,
+        ask: Callable[[Filter], Awaitable[list[Item]]],
+        stream: Callable[[Filter], AsyncIterator[Item]],
+    ) -> None:
+        self._what = what
+        self._ask = ask
+        self._stream = stream
+        self._streams = True
+        self._too_large_until = 0.0
+
+    async def get(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:
+        """What the filter lets through. Raises CRIError."""
+        loop = asyncio.get_running_loop()
+        known = filter == type(filter)() and loop.time() < self._too_large_until
+        try:
+            if not known:
+                return await self._ask(filter)
+        except ResourceExhausted as error:
+            if filter == type(filter)():
+                if not self._too_large_until:
+                    log.warning(
+                        "the runtime's list is too large for one message, asking for parts of it: "
+                        "pods with very large labels or annotations are the reason",
+                        extra={"list": self._what, "error": str(error)},
+                    )
+                self._too_large_until = loop.time() + IN_PARTS_S
+        if self._streams:
+            try:
+                return [item async for item in self._stream(filter)]
+            except Unimplemented:
+                self._streams = False
+        return await self._parts(filter, splits)
+
+    async def _parts(self, filter: Filter, splits: Sequence[Split[Filter]]) -> Sequence[Item]:
+        """The parts of a list that is too large; what is in two of them is as the later says."""
+        found: dict[str, Item] = {}
+        for number, split in enumerate(splits, 1):
+            parts = await split(filter)
+            if not parts:
+                continue
+            for part in parts:
+                try:
+                    items: Sequence[Item] = await self._ask(part)
+                except ResourceExhausted:
+                    items = await self._parts(part, splits[number:])
+                found.update((item.id, item) for item in items)
+            return list(found.values())
+        raise ResourceExhausted("List", f"the list of {self._what} cannot be had in smaller parts")
