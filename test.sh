@@ -8,6 +8,7 @@
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
 #   ./test.sh integration tests/integration/environment
+#   ./test.sh sim --runs 1000        so many random histories with seeds that nobody has run
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 
@@ -22,6 +23,12 @@ while [ $# -gt 0 ] && [[ " ${all[*]} " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
+if [ "${1:-}" = --runs ]; then
+    [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] || { echo "test.sh: --runs takes a number" >&2; exit 2; }
+    export KUBELETPY_SIM_RUNS="$2"
+    shift 2
+    set -- -k "test_history and fresh" "$@"
+fi
 case "${1:-}" in
 -h | --help)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' test.sh
@@ -82,7 +89,13 @@ run_section() {
     imports) lint-imports ;;
     generated) python tools/gen_cri.py --check && echo "generated code is current" ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;
-    sim) tests tests/sim -n "${JOBS:-2}" ;;
+    sim)
+        # for all test processes alike; a seed that fails is replayed with KUBELETPY_SIM_SEED
+        : "${KUBELETPY_SIM_FRESH:=$((RANDOM * 32768 * 100 + RANDOM * 100 + 1000000))}"
+        export KUBELETPY_SIM_FRESH
+        echo "fresh histories have seeds from $KUBELETPY_SIM_FRESH on"
+        tests tests/sim -n "${JOBS:-2}"
+        ;;
     integration)
         if [ "$(id -u)" -ne 0 ]; then
             echo "integration tests start containers: run ./test.sh as root" >&2

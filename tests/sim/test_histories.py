@@ -1,6 +1,8 @@
 """Random histories of the whole agent on virtual time; every one must keep every invariant.
 
-``KUBELETPY_SIM_SEED=n`` replays one seed, ``KUBELETPY_SIM_RUNS=n`` runs so many.
+Some seeds are always the same, as many are fresh. ``KUBELETPY_SIM_SEED=n`` replays one seed;
+``KUBELETPY_SIM_FRESH=n`` is the first of the fresh ones, ``KUBELETPY_SIM_RUNS=n`` their number
+(``./test.sh sim --runs n``).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,14 +21,17 @@ from tests.sim.loop import run
 RUNS = 320
 
 
-def _seeds() -> list[int]:
+def _seeds() -> list[Any]:
     one = os.environ.get("KUBELETPY_SIM_SEED")
     if one:
-        return [int(one)]
-    return list(range(int(os.environ.get("KUBELETPY_SIM_RUNS", RUNS))))
+        return [pytest.param(int(one), id=f"seed{one}")]
+    first = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
+    count = int(os.environ.get("KUBELETPY_SIM_RUNS", RUNS)) if first else 0
+    fresh = [pytest.param(n, id=f"fresh-seed{n}") for n in range(first, first + count)]
+    return [*(pytest.param(n, id=f"seed{n}") for n in range(RUNS)), *fresh]
 
 
-@pytest.mark.parametrize("seed", _seeds(), ids=lambda seed: f"seed{seed}")
+@pytest.mark.parametrize("seed", _seeds())
 def test_history(seed: int, tmp_path: Path) -> None:
     """Odd seeds have a runtime with events, even ones have not."""
     run(history(seed, tmp_path))
