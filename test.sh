@@ -16,7 +16,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
 all=(lint types imports generated unit sim integration)
 packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static
-    docker-registry skopeo apache2-utils prometheus openssl dbus)
+    docker-registry skopeo apache2-utils prometheus dbus)
 
 sections=()
 while [ $# -gt 0 ] && [[ " ${all[*]} " == *" $1 "* ]]; do

@@ -15,8 +15,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.certificates import request
 from kubeletpy.certificates.rotation import Outcome, Verdict, verdict
 from kubeletpy.certificates.store import CertificateStore
-from kubeletpy.host import x509
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.errors import AlreadyExists
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
@@ -57,10 +56,12 @@ async def issue(
     Raises:
         ApiError: the request can't be created.
         NotIssued: denied, failed, deleted, or nobody decided in time.
-        CertificateError, OSError: openssl or the disk.
+        CertificateError, OSError: the key or the disk.
     """
 
     def prepare() -> tuple[bytes, bytes, str]:
+        from kubeletpy.host import x509
+
         key = store.pending_key()
         name = request.request_name(prefix, x509.public_key(key), names, signer)
         return key, x509.new_request(key, names), name

@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from kubeletpy.api.types import JSON
-from kubeletpy.host import x509
-from kubeletpy.host.openssl import CertificateError, KeyPair
+from kubeletpy.host.pki import CertificateError, KeyPair
 from kubeletpy.host.private_files import write_private
 from kubeletpy.kubeapi.credentials import KubeconfigError
 
@@ -95,6 +94,8 @@ def why_not_valid(path: Path, now: float) -> str:
     Args:
         now: Unix seconds.
     """
+    from kubeletpy.host import x509
+
     try:
         context = read(path)
         inline, files = context.inline_certificate(), context.certificate_files()

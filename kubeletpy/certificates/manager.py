@@ -18,9 +18,7 @@ from kubeletpy.certificates.issuing import Issued, NotIssued, issue
 from kubeletpy.certificates.rotation import CLIENT_LOST_S, rotation_deadline, unsatisfied
 from kubeletpy.certificates.store import CertificateStore, StoredPair, stamp_of
 from kubeletpy.clock import Clock
-from kubeletpy.host import x509
-from kubeletpy.host.openssl import CertificateError
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import CertificateError, Names
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -247,6 +245,8 @@ class CertificateManager:
         old, now = self._pair, self._clock.now()
 
         def store() -> StoredPair:
+            from kubeletpy.host import x509
+
             if x509.read_certificate(issued.certificate).not_after <= now:
                 raise CertificateError("the certificate that was issued has ended already")
             found = self._store.update(issued.certificate, issued.key, now)

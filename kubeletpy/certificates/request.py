@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import Names
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"

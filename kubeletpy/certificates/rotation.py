@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kubeletpy.api.types import JSON
-from kubeletpy.host.x509 import Certificate, Names
+from kubeletpy.host.pki import Certificate, Names
 
 EARLIEST, SPREAD = 0.7, 0.2
 """Renewed at 70 to 90 % of a certificate's life: nodes made together don't come together."""

@@ -15,10 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.host import x509
-from kubeletpy.host.openssl import CertificateError, KeyPair
+from kubeletpy.host.pki import Certificate, CertificateError, KeyPair
 from kubeletpy.host.private_files import write_private
-from kubeletpy.host.x509 import Certificate
 
 KEPT = 3
 """Dated files that stay, the current one among them."""
@@ -98,6 +96,8 @@ class CertificateStore:
             CertificateError: they don't belong together, or the link is a plain file.
             OSError: the directory can't be written.
         """
+        from kubeletpy.host import x509
+
         found = x509.certificates_of(certificates)
         match = _KEY.search(key.decode("ascii", "replace"))
         if not found or match is None:
@@ -171,6 +171,8 @@ class CertificateStore:
         Raises:
             CertificateError, OSError.
         """
+        from kubeletpy.host import x509
+
         with contextlib.suppress(OSError, CertificateError):
             found = self.key_path.read_bytes()
             x509.public_key(found)
@@ -194,6 +196,8 @@ class CertificateStore:
 
 def load_pair(files: KeyPair) -> StoredPair:
     """What is in two files (or one twice). Raises CertificateError."""
+    from kubeletpy.host import x509
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key)
         certificate = x509.read_certificate(files.certificate.read_bytes())

@@ -1,44 +1,85 @@
-"""Signs requests for certificates with an authority's key: by the openssl command.
+"""Authorities and what they sign: pairs of our own, and requests of others.
 
-Blocking: call it on a thread. What the certificate says is what the caller names, never what the
-request claims. Must never write an authority's key.
+Loads the X.509 library: import this where it is used (see :mod:`.x509`). Blocking: call it on a
+thread. What a certificate says is what the caller names, never what the request claims. Private
+keys are elliptic (P-256). Must never write an authority's key but for a new one.
 """
 
 from __future__ import annotations
 
-import secrets
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from kubeletpy.host.openssl import CertificateError, KeyPair, plain, run
-from kubeletpy.host.x509 import MAX_PEM_BYTES, Names
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificateIssuerPrivateKeyTypes,
+    CertificateIssuerPublicKeyTypes,
+    CertificatePublicKeyTypes,
+)
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-_KEY_USAGES = {"digital signature": "digitalSignature", "key encipherment": "keyEncipherment"}
-_EXTENDED = {"client auth": "clientAuth", "server auth": "serverAuth"}
-_CONFIG = """[ca]
-default_ca = signer
-[signer]
-database = {folder}/index.txt
-serial = {folder}/serial
-new_certs_dir = {folder}
-default_md = sha256
-policy = names
-unique_subject = no
-copy_extensions = none
-email_in_dn = no
-string_mask = utf8only
-[names]
-organizationName = optional
-commonName = supplied
-[leaf]
-basicConstraints = critical,CA:FALSE
-keyUsage = critical,{usages}
-extendedKeyUsage = {extended}
-authorityKeyIdentifier = keyid
-{alternatives}
-"""
+from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.x509 import (
+    MAX_PEM_BYTES,
+    digest,
+    load_request,
+    moment,
+    new_key,
+    private_key,
+    refusing,
+    subject,
+    subject_alternatives,
+)
+
+_LIFETIME_S = 3650 * 24 * 3600.0
+_DIGITAL_SIGNATURE, _KEY_ENCIPHERMENT = "digital signature", "key encipherment"
+_EXTENDED = {
+    "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+    "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+}
+
+
+def make_authority(pair: KeyPair, name: str) -> None:
+    """A new authority of that common name. Raises CertificateError, OSError."""
+    key = new_key()
+    signer = private_key(key)
+    certificate = _begun(Names(name), signer.public_key(), *_from_now())
+    usages = _key_usage(digital_signature=True, authority=True)
+    certificate = certificate.add_extension(x509.BasicConstraints(True, None), critical=True)
+    certificate = certificate.add_extension(usages, critical=True)
+    certificate = _identified(certificate, signer.public_key(), signer.public_key())
+    pair.store(_signed(certificate, subject(Names(name)), signer), key)
+
+
+def make_self_signed(pair: KeyPair, names: Names) -> None:
+    """A server certificate that vouches for itself. Raises CertificateError, OSError."""
+    key = new_key()
+    signer = private_key(key)
+    usages = (_DIGITAL_SIGNATURE, "server auth")
+    certificate = _leaf(names, signer.public_key(), usages, *_from_now())
+    ski = x509.SubjectKeyIdentifier.from_public_key(signer.public_key())
+    certificate = certificate.add_extension(ski, critical=False)
+    pair.store(_signed(certificate, subject(names), signer), key)
+
+
+def make_signed(pair: KeyPair, authority: KeyPair, names: Names) -> None:
+    """A new pair of an authority: of a server if it has alternative names, else of a client.
+
+    Raises:
+        CertificateError: the authority's files can't be used, or a name can't stand in a
+            certificate.
+        OSError: a file can't be read or written.
+    """
+    key = new_key()
+    public = private_key(key).public_key()
+    issuer, signer = _authority(authority)
+    usage = "server auth" if names.dns_names or names.ip_addresses else "client auth"
+    certificate = _leaf(names, public, (_DIGITAL_SIGNATURE, usage), *_from_now())
+    certificate = _identified(certificate, public, signer.public_key())
+    pair.store(_signed(certificate, issuer.subject, signer), key)
 
 
 def sign_request(
@@ -53,54 +94,119 @@ def sign_request(
     """A certificate (PEM) for a request's key.
 
     Args:
-        pem: PKCS #10; its signature must be right. Only its key is taken over: what else it says
-            was read from openssl's text, and a subject that reads in two ways must not be signed.
+        pem: PKCS #10; its signature must be right. Only its key is taken over.
         names: subject and alternative names that the certificate gets.
         usages: as CertificateSigningRequests name them.
         not_before, not_after: Unix seconds.
 
     Raises:
-        CertificateError: the request is broken, a name can't stand in a certificate, or openssl
-            failed.
-        OSError: no scratch directory.
+        CertificateError: the request is broken, its key is not accepted, or a name can't stand in
+            a certificate.
+        OSError: the authority's files can't be read.
     """
     given = list(usages)
-    plain_usages = [_KEY_USAGES[each] for each in given if each in _KEY_USAGES]
-    extended = [_EXTENDED[each] for each in given if each in _EXTENDED]
-    if not plain_usages or not extended:
+    if not {_DIGITAL_SIGNATURE, _KEY_ENCIPHERMENT} & {*given} or not _EXTENDED.keys() & {*given}:
         raise CertificateError("a certificate needs usages")
-    alternatives = [f"DNS:{plain(each)}" for each in names.dns_names]
-    alternatives += [f"IP:{plain(each)}" for each in names.ip_addresses]
-    subject = "".join(f"/O={plain(each)}" for each in names.organizations)
-    subject += f"/CN={plain(names.common_name)}"
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        (folder / "index.txt").touch()
-        (folder / "serial").write_text(f"{secrets.randbits(127):032x}\n")
-        (folder / "request.csr").write_bytes(pem[:MAX_PEM_BYTES])
-        config = folder / "signer.conf"
-        config.write_text(
-            _CONFIG.format(
-                folder=folder,
-                usages=",".join(plain_usages),
-                extended=",".join(extended),
-                alternatives="subjectAltName = " + ",".join(alternatives) if alternatives else "",
-            )
-        )
-        run(
-            *("ca", "-batch", "-notext", "-preserveDN", "-config", str(config)),
-            *("-subj", subject),
-            *("-cert", str(authority.certificate), "-keyfile", str(authority.key)),
-            *("-startdate", _moment(not_before), "-enddate", _moment(not_after)),
-            *("-extensions", "leaf", "-in", str(folder / "request.csr")),
-            *("-out", str(folder / "made.crt")),
-        )
-        try:
-            return (folder / "made.crt").read_bytes()
-        except FileNotFoundError:
-            # openssl calls it no failure when it refuses to sign
-            raise CertificateError("the request's own signature is not right") from None
+    request = load_request(pem)
+    with refusing("the request's own signature can't be checked"):
+        right = request.is_signature_valid
+    if not right:
+        raise CertificateError("the request's own signature is not right")
+    issuer, signer = _authority(authority)
+    certificate = _leaf(names, request.public_key(), given, not_before, not_after)
+    aki = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    certificate = certificate.add_extension(aki, critical=False)
+    return _signed(certificate, issuer.subject, signer)
 
 
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(seconds))
+def verifies(authority: Path, *certificates: Path) -> bool:
+    """Whether an authority vouches for certificates now. Raises OSError."""
+    try:
+        with refusing("a certificate can't be read"):
+            issuer = _load(authority)
+            found = [_load(each) for each in certificates]
+            for each in found:
+                each.verify_directly_issued_by(issuer)
+    except (CertificateError, InvalidSignature):
+        return False
+    now = moment(time.time())
+    return all(
+        each.not_valid_before_utc <= now < each.not_valid_after_utc for each in (issuer, *found)
+    )
+
+
+def _load(path: Path) -> x509.Certificate:
+    with path.open("rb") as file:
+        return x509.load_pem_x509_certificate(file.read(MAX_PEM_BYTES))
+
+
+def _authority(pair: KeyPair) -> tuple[x509.Certificate, CertificateIssuerPrivateKeyTypes]:
+    with refusing(f"the authority {pair.certificate} can't be used"):
+        return _load(pair.certificate), private_key(pair.key.read_bytes())
+
+
+def _from_now() -> tuple[float, float]:
+    now = time.time()
+    return now, now + _LIFETIME_S
+
+
+def _begun(
+    names: Names, key: CertificatePublicKeyTypes, not_before: float, not_after: float
+) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().subject_name(subject(names)).public_key(key)
+    with refusing("the certificate's times can't be written"):
+        builder = builder.not_valid_before(moment(not_before)).not_valid_after(moment(not_after))
+    return builder.serial_number(x509.random_serial_number())
+
+
+def _leaf(
+    names: Names,
+    key: CertificatePublicKeyTypes,
+    usages: Iterable[str],
+    not_before: float,
+    not_after: float,
+) -> x509.CertificateBuilder:
+    given = set(usages)
+    extended = x509.ExtendedKeyUsage([oid for name, oid in _EXTENDED.items() if name in given])
+    usage = _key_usage(
+        digital_signature=_DIGITAL_SIGNATURE in given, key_encipherment=_KEY_ENCIPHERMENT in given
+    )
+    builder = _begun(names, key, not_before, not_after)
+    builder = builder.add_extension(x509.BasicConstraints(False, None), critical=True)
+    builder = builder.add_extension(usage, critical=True)
+    builder = builder.add_extension(extended, critical=False)
+    alternatives = subject_alternatives(names)
+    return builder.add_extension(alternatives, critical=False) if alternatives else builder
+
+
+def _identified(
+    builder: x509.CertificateBuilder,
+    key: CertificateIssuerPublicKeyTypes,
+    issuer: CertificateIssuerPublicKeyTypes,
+) -> x509.CertificateBuilder:
+    ski = x509.SubjectKeyIdentifier.from_public_key(key)
+    aki = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer)
+    return builder.add_extension(ski, critical=False).add_extension(aki, critical=False)
+
+
+def _key_usage(
+    *, digital_signature: bool, key_encipherment: bool = False, authority: bool = False
+) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        key_encipherment=key_encipherment,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _signed(
+    builder: x509.CertificateBuilder, issuer: x509.Name, signer: CertificateIssuerPrivateKeyTypes
+) -> bytes:
+    with refusing("the certificate can't be made"):
+        return builder.issuer_name(issuer).sign(signer, digest(signer)).public_bytes(Encoding.PEM)

@@ -1,76 +1,136 @@
-"""What certificates and requests for them say, new keys and requests: by the openssl command.
+"""What certificates and requests for them say, new keys and requests.
 
-Blocking: call it on a thread. Everything read may come from strangers: what openssl can't read is a
-CertificateError. Keys go to openssl through pipes; must never write, print or log one.
+Loads the X.509 library: 10 MB and 25 ms of a process that may never need it, so import this where
+it is used, on the thread that does the work. All of it blocks. Everything read may come from
+strangers: what can't be read is a CertificateError. Must never write, print or log a key.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import ipaddress
 import re
-import ssl
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
 
-from kubeletpy.host.openssl import CertificateError, plain, run
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificateIssuerPrivateKeyTypes,
+    CertificatePublicKeyTypes,
+)
+from cryptography.x509.oid import NameOID
+
+from kubeletpy.host.pki import Certificate, CertificateError, Names
 
 MAX_PEM_BYTES = 256 * 1024
-_NAME_FORM = "utf8,sep_multiline,sname,esc_ctrl,esc_msb"
-"""One part a line, and nothing in a part looks like a line's end to anybody: ASCII only."""
-_TOGETHER = " + "
-"""Between the parts of a name that stand on one line."""
-_ALTERNATIVES = "X509v3 Subject Alternative Name:"
+RSA_BITS = range(2048, 8192 + 1)
+"""Of keys that strangers want certified: with more, checking one signature takes seconds."""
+CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _CERTIFICATE = re.compile(
     rb"-----BEGIN CERTIFICATE-----\n.*?-----END CERTIFICATE-----\n?", re.DOTALL
 )
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What the library raises for what it can't read or make."""
+
+# X.520 has 64 characters for a name; a node's name alone may have 253, and nobody else minds
+warnings.filterwarnings("ignore", "Attribute's length must be", UserWarning)
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Whom a certificate is for; addresses in their canonical form.
-
-    ``others``: alternative names of further kinds and parts of the subject that are joined into
-    one, as openssl shows them.
-    """
-
-    common_name: str
-    organizations: tuple[str, ...] = ()
-    dns_names: tuple[str, ...] = ()
-    ip_addresses: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """A certificate (the first one of its PEM text); times in Unix seconds."""
-
-    names: Names
-    not_before: float
-    not_after: float
+@contextlib.contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Turn what the library raises into a CertificateError: ``what`` can't be read or made."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        why = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise CertificateError(f"{what}: {why}") from None
 
 
 def new_key() -> bytes:
-    """A private key (P-256), PEM. Raises CertificateError."""
-    return run("ecparam", "-name", "prime256v1", "-genkey", "-noout")
+    """A private key (P-256), PEM."""
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+def private_key(key: bytes) -> CertificateIssuerPrivateKeyTypes:
+    """A private key (PEM) to sign with. Raises CertificateError."""
+    with refusing("the private key can't be used"):
+        found = serialization.load_pem_private_key(key, None)
+        if isinstance(found, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            return found
+        if isinstance(found, ed25519.Ed25519PrivateKey):
+            return found
+        raise TypeError("neither elliptic nor RSA nor Ed25519")
+
+
+def digest(key: CertificateIssuerPrivateKeyTypes) -> hashes.SHA256 | None:
+    """What a key signs with; None where the key decides."""
+    return None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
 
 
 def public_key(key: bytes) -> bytes:
     """The public part of a private key, DER. Raises CertificateError."""
-    return run("pkey", "-pubout", "-outform", "DER", data=key)
+    return (
+        private_key(key)
+        .public_key()
+        .public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
 
 
 def new_request(key: bytes, names: Names) -> bytes:
     """A request for a certificate (PKCS #10, PEM).
 
     Raises:
-        CertificateError: openssl is missing or failed, or a name can't stand in a certificate.
+        CertificateError: the key can't be used, or a name can't stand in a certificate.
     """
-    subject = "".join(f"/O={plain(each)}" for each in names.organizations)
-    subject += f"/CN={plain(names.common_name)}"
-    alternatives = [f"DNS:{plain(each)}" for each in names.dns_names]
-    alternatives += [f"IP:{plain(each)}" for each in names.ip_addresses]
-    more = ("-addext", "subjectAltName=" + ",".join(alternatives)) if alternatives else ()
-    return run("req", "-new", "-key", "/dev/stdin", "-subj", subject, *more, data=key)
+    signer = private_key(key)
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject(names))
+    with refusing("the request can't be made"):
+        if alternatives := subject_alternatives(names):
+            request = request.add_extension(alternatives, critical=False)
+        return request.sign(signer, digest(signer)).public_bytes(serialization.Encoding.PEM)
+
+
+def subject(names: Names) -> x509.Name:
+    """The subject of a certificate. Raises CertificateError."""
+    parts = [(NameOID.ORGANIZATION_NAME, each) for each in names.organizations]
+    parts.append((NameOID.COMMON_NAME, names.common_name))
+    return x509.Name(
+        # for the names of nodes that are longer than X.520 has them
+        [x509.NameAttribute(oid, plain(text), _validate=False) for oid, text in parts]
+    )
+
+
+def subject_alternatives(names: Names) -> x509.SubjectAlternativeName | None:
+    """The alternative names of a certificate; None: there are none. Raises CertificateError."""
+    found: list[x509.GeneralName] = [x509.DNSName(plain(each)) for each in names.dns_names]
+    for each in names.ip_addresses:
+        with refusing(f"{each!r} can't stand in a certificate"):
+            found.append(x509.IPAddress(ipaddress.ip_address(each)))
+    return x509.SubjectAlternativeName(found) if found else None
+
+
+def plain(name: str) -> str:
+    """A name that nobody who shows or reads it can take for another. Raises CertificateError."""
+    if not (name and name.isascii() and name.isprintable()) or set(name) & set("/,=+$#\\\"'"):
+        raise CertificateError(f"{name!r} can't stand in a certificate")
+    return name
 
 
 def certificates_of(pem: bytes) -> list[bytes]:
@@ -84,73 +144,81 @@ def read_certificate(pem: bytes) -> Certificate:
     found = certificates_of(pem)
     if not found:
         raise CertificateError("there is no certificate in it")
-    text = run(
-        *("x509", "-noout", "-startdate", "-enddate", "-subject", "-nameopt", _NAME_FORM),
-        *("-ext", "subjectAltName"),
-        data=found[0],
-    ).decode(errors="replace")
-    return Certificate(_names(text), _time(text, "notBefore="), _time(text, "notAfter="))
+    with refusing("the certificate can't be read"):
+        certificate = x509.load_pem_x509_certificate(found[0])
+        return Certificate(
+            _names(certificate.subject, certificate.extensions),
+            certificate.not_valid_before_utc.timestamp(),
+            certificate.not_valid_after_utc.timestamp(),
+        )
 
 
 def read_request(pem: bytes) -> Names:
     """Whom a request is for; not whether its signature is right. Raises CertificateError."""
-    text = run(
-        *("req", "-noout", "-text", "-subject", "-nameopt", _NAME_FORM),
-        *("-reqopt", "no_pubkey,no_sigdump"),
-        data=pem[:MAX_PEM_BYTES],
-    )
-    return _names(text.decode(errors="replace"))
+    request = load_request(pem)
+    with refusing("the request can't be read"):
+        return _names(request.subject, request.extensions)
 
 
-def _names(text: str) -> Names:
-    # not splitlines(): it also splits at what strangers may have in their names
-    lines = text.split("\n")
-    common, organizations, joined = "", [], []
-    # the last one: of a request's long form the subject comes first on a line of its own
-    start = max((at for at, line in enumerate(lines) if line == "subject="), default=len(lines))
-    for line in lines[start + 1 :]:
-        if not line.startswith("    "):
-            break
-        key, _, value = line[4:].partition("=")
-        if _TOGETHER in value:
-            joined.append(line[4:])
-        elif key == "CN":
-            common = value
-        elif key == "O":
-            organizations.append(value)
-    dns, addresses, others = _alternatives(lines)
-    return Names(common, tuple(organizations), dns, addresses, (*others, *joined))
+def load_request(pem: bytes) -> x509.CertificateSigningRequest:
+    """A request (PKCS #10, PEM) for a key of a kind that gets certified.
+
+    Raises:
+        CertificateError: it is too long or none, or its key is of another kind or size.
+    """
+    if len(pem) > MAX_PEM_BYTES:
+        raise CertificateError(f"the request is longer than {MAX_PEM_BYTES} bytes")
+    with refusing("the request can't be read"):
+        request = x509.load_pem_x509_csr(pem)
+        why = _why_not_certified(request.public_key())
+    if why:
+        raise CertificateError(f"the request's key is not accepted: {why}")
+    return request
 
 
-def _alternatives(lines: list[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    dns, addresses, others = [], [], []
-    for at, line in enumerate(lines[:-1]):
-        if not line.strip().startswith(_ALTERNATIVES):
-            continue
-        for each in lines[at + 1].strip().split(", "):
-            kind, _, value = each.partition(":")
-            if kind == "DNS" and _DNS_NAME.fullmatch(value):
-                dns.append(value)
-            elif kind == "IP Address" and (address := _address(value)):
-                addresses.append(address)
-            else:
-                others.append(each)
-        break
-    return tuple(dns), tuple(addresses), tuple(others)
-
-
-def _address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
+def _why_not_certified(key: CertificatePublicKeyTypes) -> str:
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size in RSA_BITS:
+            return ""
+        return f"RSA of {key.key_size} bits, not {RSA_BITS[0]} to {RSA_BITS[-1]}"
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return "" if isinstance(key.curve, CURVES) else f"the curve {key.curve.name}"
+    if isinstance(key, ed25519.Ed25519PublicKey):
         return ""
+    return "neither elliptic nor RSA nor Ed25519"
 
 
-def _time(text: str, label: str) -> float:
-    for line in text.split("\n"):
-        if line.startswith(label):
-            try:
-                return float(ssl.cert_time_to_seconds(line.removeprefix(label)))
-            except ValueError:
-                break
-    raise CertificateError(f"openssl shows no {label.rstrip('=')}")
+def moment(seconds: float) -> datetime.datetime:
+    """Unix seconds as certificates have them. Raises ValueError, OverflowError."""
+    return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
+
+
+def _names(subject: x509.Name, extensions: x509.Extensions) -> Names:
+    common, organizations, others = "", [], []
+    for part in subject.rdns:
+        if len(part) > 1:
+            others.append(part.rfc4514_string())
+            continue
+        (attribute,) = part
+        if attribute.oid == NameOID.COMMON_NAME:
+            common = str(attribute.value)
+        elif attribute.oid == NameOID.ORGANIZATION_NAME:
+            organizations.append(str(attribute.value))
+    dns, addresses = [], []
+    for each in _alternatives(extensions):
+        if isinstance(each, x509.DNSName) and _DNS_NAME.fullmatch(each.value):
+            dns.append(each.value)
+        elif isinstance(each, x509.IPAddress) and isinstance(
+            each.value, ipaddress.IPv4Address | ipaddress.IPv6Address
+        ):
+            addresses.append(str(each.value))
+        else:
+            others.append(f"{type(each).__name__}:{each.value}")
+    return Names(common, tuple(organizations), tuple(dns), tuple(addresses), tuple(others))
+
+
+def _alternatives(extensions: x509.Extensions) -> x509.SubjectAlternativeName | tuple[()]:
+    try:
+        return extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()

@@ -21,7 +21,7 @@ from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.host.openssl import CertificateError
+from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import (
     Connection,

@@ -106,7 +106,7 @@ class LocalApi:
 
         Raises:
             StoreError: the database can't be opened.
-            CertificateError: openssl is missing or failed.
+            CertificateError: a certificate can't be made, such as for the node's name.
             OSError: the directory can't be written, or the port is taken.
             ValueError: the host is not loopback.
         """

@@ -11,15 +11,17 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.host import openssl
-from kubeletpy.host.openssl import CertificateError, KeyPair
+from kubeletpy.host.pki import CertificateError, KeyPair, Names
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 
-_LOOPBACK = ("IP:127.0.0.1", "IP:::1", "DNS:localhost")
-_API_NAMES = (*_LOOPBACK, "DNS:kubernetes", "DNS:kubernetes.default.svc")
-_CLIENT_NAME = "kube-apiserver-kubelet-client"
-_CLIENT_GROUP = "system:masters"
+_LOOPBACK = ("127.0.0.1", "::1")
+_API = Names(
+    "kubeletpy-local-api",
+    dns_names=("localhost", "kubernetes", "kubernetes.default.svc"),
+    ip_addresses=_LOOPBACK,
+)
+_CLIENT = Names("kube-apiserver-kubelet-client", ("system:masters",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +67,19 @@ class Certificates:
 def ensure(directory: Path, node_name: str) -> Certificates:
     """The certificates in ``directory``; what is missing or does not fit is made.
 
-    Blocking: runs openssl.
+    Blocking.
 
     Raises:
-        CertificateError: openssl is missing or failed.
+        CertificateError: the authority can't be used, or the node's name not stand in a
+            certificate.
         OSError: the directory can't be written.
     """
+    from kubeletpy.host import signing, x509
+
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = KeyPair.named(directory, "ca")
     if not authority.loads():
-        openssl.make_authority(authority, "kubeletpy-local-ca")
+        signing.make_authority(authority, "kubeletpy-local-ca")
     server, client, node = (
         KeyPair.named(directory, name) for name in ("server", "kubelet-client", "kubelet-server")
     )
@@ -83,17 +88,13 @@ def ensure(directory: Path, node_name: str) -> Certificates:
     )
     pairs = (server, client, node)
     if all(pair.loads() for pair in pairs) and (
-        openssl.verifies(authority.certificate, *(pair.certificate for pair in pairs))
-        and openssl.is_for_host(node.certificate, node_name)
+        signing.verifies(authority.certificate, *(pair.certificate for pair in pairs))
+        and node_name in x509.read_certificate(node.certificate.read_bytes()).names.dns_names
     ):
         return found
-    openssl.sign(server, authority, name="kubeletpy-local-api", server_alternatives=_API_NAMES)
-    openssl.sign(client, authority, name=_CLIENT_NAME, organization=_CLIENT_GROUP)
-    openssl.sign(
-        node,
-        authority,
-        name=f"system:node:{node_name}",
-        organization="system:nodes",
-        server_alternatives=(f"DNS:{node_name}", *_LOOPBACK),
-    )
+    names = (node_name, "localhost")
+    as_node = Names(f"system:node:{node_name}", ("system:nodes",), names, _LOOPBACK)
+    signing.make_signed(server, authority, _API)
+    signing.make_signed(client, authority, _CLIENT)
+    signing.make_signed(node, authority, as_node)
     return found

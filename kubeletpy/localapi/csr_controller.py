@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.api.types import JSON
-from kubeletpy.host import signing, x509
-from kubeletpy.host.openssl import CertificateError, KeyPair
+from kubeletpy.host.pki import CertificateError, KeyPair, Names
 from kubeletpy.localapi import csr_rules
 from kubeletpy.localapi.csr_rules import REQUESTS
 from kubeletpy.localapi.errors import ApiError
@@ -118,6 +117,8 @@ class CertificateController:
         approving = csr_rules.waits_for_approval(found)
         if not approving and not csr_rules.waits_for_signature(found):
             return
+        from kubeletpy.host import x509  # loaded by now: the API's own certificates were looked at
+
         pem = _request(found)
         try:
             names = await asyncio.to_thread(x509.read_request, pem)
@@ -135,7 +136,9 @@ class CertificateController:
             return
         await self._sign(found, pem, names)
 
-    async def _sign(self, found: JSON, pem: bytes, names: x509.Names) -> None:
+    async def _sign(self, found: JSON, pem: bytes, names: Names) -> None:
+        from kubeletpy.host import signing
+
         now = self._registry.clock.now()
         wanted = found["spec"].get("expirationSeconds")
         lifetime = min(self._lifetime, wanted) if wanted else self._lifetime

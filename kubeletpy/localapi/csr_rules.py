@@ -7,7 +7,7 @@ kubernetes.io/kubelet-serving; the approver approves nodes' client certificates,
 from __future__ import annotations
 
 from kubeletpy.api.types import JSON
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import Names
 from kubeletpy.localapi.requests import NODE_USER_PREFIX, NODES_GROUP
 
 REQUESTS = "certificatesigningrequests.certificates.k8s.io"

@@ -1,7 +1,7 @@
 """Whom a certificate request is for, read before the registry looks at it.
 
-Reading one takes the openssl command, some milliseconds of another process; the registry's work is
-one step of the event loop, in which nobody may wait. Must never decide: that is admission's.
+What strangers send may be long, and the registry's work is one step of the event loop, in which
+nobody may wait. Must never decide: that is admission's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import base64
 import binascii
 from typing import Any
 
-from kubeletpy.host import x509
-from kubeletpy.host.openssl import CertificateError
+from kubeletpy.host.pki import CertificateError
 from kubeletpy.localapi import csr_rules
 
 _AT_ONCE = 2
@@ -32,6 +31,8 @@ class SubjectReader:
         spec = obj.get("spec") if isinstance(obj, dict) else None
         if not isinstance(spec, dict) or spec.get("signerName") not in csr_rules.SIGNERS:
             return None
+        from kubeletpy.host import x509
+
         try:
             pem = base64.b64decode(str(spec.get("request") or ""))
             async with self._turns:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.clock import Clock
-from kubeletpy.host.openssl import CertificateError, KeyPair
+from kubeletpy.host.pki import CertificateError, KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host import openssl
-from kubeletpy.host.openssl import KeyPair
+from kubeletpy.host.pki import KeyPair, Names
 from kubeletpy.host.stamps import Stamp, stamp
 
 log = logging.getLogger(__name__)
@@ -37,16 +36,18 @@ _REFUSAL = ssl.AlertDescription.ALERT_DESCRIPTION_INTERNAL_ERROR
 def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> KeyPair:
     """``kubelet.crt`` and ``kubelet.key`` in a directory, made if they are not there.
 
-    Blocking: may run openssl.
+    Blocking.
 
     Raises:
-        CertificateError: openssl is missing or failed.
+        CertificateError: a name can't stand in a certificate.
         OSError: the directory can't be written.
     """
     pair = KeyPair.named(directory, _SELF_SIGNED)
     if not pair.loads():
-        names = [f"DNS:{node_name}", *(f"IP:{address}" for address in addresses)]
-        openssl.make_self_signed(pair, node_name, names)
+        from kubeletpy.host import signing
+
+        names = Names(node_name, dns_names=(node_name,), ip_addresses=tuple(addresses))
+        signing.make_self_signed(pair, names)
     return pair
 
 

@@ -13,8 +13,8 @@ from kubeletpy.certificates import request
 from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import KEPT, CertificateStore
-from kubeletpy.host import openssl
-from kubeletpy.host.openssl import KeyPair
+from kubeletpy.host import signing
+from kubeletpy.host.pki import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.localapi.csr_controller import CertificateController
 from tests.sim.api import NODE
@@ -38,7 +38,7 @@ class Cluster:
         self.lives: list[float] = []
         self.manager: CertificateManager | None = None
         authority = KeyPair.named(root, "ca")
-        openssl.make_authority(authority, "sim")
+        signing.make_authority(authority, "sim")
         self.signer = CertificateController(world.registry, authority, LIFE_S)
         self.signer.start()
         self.pki = root / "pki"

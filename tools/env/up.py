@@ -30,7 +30,6 @@ _PROGRAMS = {
     "runc": "runc",
     "iptables": "iptables",
     "ip": "iproute2",
-    "openssl": "openssl",  # makes the embedded API's certificates
 }
 _FOLDERS = (Path("/var/log/pods"), Path("/var/log/containers"))
 

@@ -6,9 +6,8 @@ import base64
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
-from kubeletpy.host import openssl, signing, x509
-from kubeletpy.host.openssl import KeyPair
-from kubeletpy.host.x509 import Names
+from kubeletpy.host import signing, x509
+from kubeletpy.host.pki import KeyPair, Names
 
 CLIENT_USAGES = ("digital signature", "client auth")
 
@@ -18,7 +17,7 @@ class Signer:
 
     def __init__(self, directory: Path) -> None:
         self.pair = KeyPair.named(directory, "test-ca")
-        openssl.make_authority(self.pair, "test")
+        signing.make_authority(self.pair, "test")
 
     def certificate(self, key: bytes, names: Names, not_before: float, not_after: float) -> bytes:
         """A certificate (PEM) for a key."""

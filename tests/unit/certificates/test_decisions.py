@@ -17,7 +17,7 @@ from kubeletpy.certificates.rotation import (
     unsatisfied,
     verdict,
 )
-from kubeletpy.host.x509 import Certificate, Names
+from kubeletpy.host.pki import Certificate, Names
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "certificates.csv"
 FACTS = {row["name"]: row["value"] for row in csv.DictReader(DATA.read_text().splitlines())}

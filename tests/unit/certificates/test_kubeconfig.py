@@ -13,7 +13,7 @@ import yaml
 from kubeletpy.certificates import following, kubeconfig
 from kubeletpy.certificates.following import FileFollower
 from kubeletpy.host import x509
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.credentials import KubeconfigError, connect_kubeconfig
 
 from .signer import Signer

@@ -18,7 +18,7 @@ from kubeletpy.certificates.issuing import WAIT_S
 from kubeletpy.certificates.manager import CertificateLost, CertificateManager, Purpose
 from kubeletpy.certificates.rotation import CLIENT_LOST_S
 from kubeletpy.certificates.store import CertificateStore
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.errors import Unauthorized
 from kubeletpy.kubeapi.protocol import KubeApi
 from tests.virtual_time import on_virtual_time

@@ -13,8 +13,7 @@ import pytest
 from kubeletpy.certificates import store as store_module
 from kubeletpy.certificates.store import KEPT, CertificateStore
 from kubeletpy.host import x509
-from kubeletpy.host.openssl import CertificateError, KeyPair
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import CertificateError, KeyPair, Names
 
 from .signer import Signer
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+
+from kubeletpy.host import signing
+from kubeletpy.host.pki import KeyPair, Names
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -88,10 +90,8 @@ async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 def certificate(directory: Path) -> ssl.SSLContext:
     """A server's context with a certificate that nobody would trust."""
-    key, crt = directory / "key.pem", directory / "crt.pem"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=nobody"
-    words = [*make.split(" "), "-keyout", str(key), "-out", str(crt)]
-    subprocess.run(words, check=True, capture_output=True)
+    pair = KeyPair.named(directory, "nobody")
+    signing.make_self_signed(pair, Names("nobody"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(crt, key)
+    context.load_cert_chain(pair.certificate, pair.key)
     return context

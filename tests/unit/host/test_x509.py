@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import ipaddress
 from pathlib import Path
 
 import pytest
+from cryptography import x509 as library
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kubeletpy.host import openssl, signing, x509
-from kubeletpy.host.openssl import CertificateError, KeyPair, run
-from kubeletpy.host.x509 import Names
+from kubeletpy.host import signing, x509
+from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from tests.unit.host.requests import HIDDEN, NODE, request
 
 SERVER = Names("system:node:n", ("system:nodes",), ("n", "n.example"), ("10.0.0.1", "fd00::1"))
 USAGES = ("digital signature", "server auth")
@@ -18,7 +34,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
     pair = KeyPair.named(tmp_path_factory.mktemp("ca"), "ca")
-    openssl.make_authority(pair, "test")
+    signing.make_authority(pair, "test")
     return pair
 
 
@@ -43,10 +59,10 @@ def test_a_certificate_says_what_the_signer_says(authority: KeyPair) -> None:
     )
     found = x509.read_certificate(certificate)
     assert (found.names, found.not_before, found.not_after) == (SERVER, NOW, NOW + 7)
-    shown = run("x509", "-noout", "-text", data=certificate).decode()
-    assert "CA:FALSE" in shown
-    assert "TLS Web Server Authentication" in shown
-    assert "TLS Web Client Authentication" not in shown
+    made = library.load_pem_x509_certificate(certificate)
+    assert not made.extensions.get_extension_for_class(library.BasicConstraints).value.ca
+    usages = made.extensions.get_extension_for_class(library.ExtendedKeyUsage).value
+    assert list(usages) == [ExtendedKeyUsageOID.SERVER_AUTH]
     # what a request claims beyond its names is not taken over
     fewer = Names(SERVER.common_name, SERVER.organizations, ("n",))
     certificate = signing.sign_request(
@@ -57,27 +73,18 @@ def test_a_certificate_says_what_the_signer_says(authority: KeyPair) -> None:
 
 def test_a_request_with_another_keys_signature_is_not_signed(authority: KeyPair) -> None:
     pem = x509.new_request(x509.new_key(), SERVER)
-    der = bytearray(run("req", "-outform", "DER", data=pem))
+    der = bytearray(library.load_pem_x509_csr(pem).public_bytes(Encoding.DER))
     der[-1] ^= 1
-    broken = run("req", "-inform", "DER", "-outform", "PEM", data=bytes(der))
-    with pytest.raises(CertificateError):
+    broken = library.load_der_x509_csr(bytes(der)).public_bytes(Encoding.PEM)
+    with pytest.raises(CertificateError, match="signature is not right"):
         signing.sign_request(
             broken, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
         )
 
 
-HIDDEN = (
-    ("/O=system:nodes/CN=system:node:n+O=system:masters", "joined"),
-    ("/O=system:nodes/CN=system:node:n\u2028x/O=system:masters", "line separator"),
-    ("/O=system:nodes/CN=system:node:n\x85x/O=system:masters", "next line"),
-    ("/O=system:masters/O=x\u2028subject=\u2028    O=system:nodes/CN=system:node:n", "subject"),
-)
-
-
-@pytest.mark.parametrize("subject", [each for each, _ in HIDDEN], ids=[each for _, each in HIDDEN])
-def test_a_subject_hides_nothing(authority: KeyPair, subject: str, tmp_path: Path) -> None:
-    key = x509.new_key()
-    pem = run("req", "-new", "-key", "/dev/stdin", "-utf8", "-subj", subject, data=key)
+@pytest.mark.parametrize("subject", HIDDEN.values(), ids=HIDDEN)
+def test_a_subject_hides_nothing(authority: KeyPair, subject: library.Name) -> None:
+    pem = request(subject)
     names = x509.read_request(pem)
     shown = {*names.organizations, *names.others}
     assert any("system:masters" in each for each in shown)
@@ -85,11 +92,87 @@ def test_a_subject_hides_nothing(authority: KeyPair, subject: str, tmp_path: Pat
     certificate = signing.sign_request(
         pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
-    form = ("-nameopt", "RFC2253")
-    assert (
-        run("x509", "-noout", "-subject", *form, data=certificate)
-        == b"subject=CN=system:node:n,O=system:nodes\n"
+    assert library.load_pem_x509_certificate(certificate).subject == NODE
+
+
+ALTERNATIVES = (
+    library.DNSName("n"),
+    library.DNSName("*.example"),
+    library.DNSName("a b"),
+    library.IPAddress(ipaddress.ip_address("fd00::0001")),
+    library.IPAddress(ipaddress.ip_network("10.0.0.0/8")),
+    library.UniformResourceIdentifier("https://n"),
+    library.RFC822Name("a@b.example"),
+    library.DirectoryName(NODE),
+    library.OtherName(library.ObjectIdentifier("1.2.3"), b"\x05\x00"),
+)
+
+
+def test_alternative_names_of_other_kinds_are_told_apart() -> None:
+    names = x509.read_request(request(alternatives=ALTERNATIVES))
+    assert (names.dns_names, names.ip_addresses) == (("n", "*.example"), ("fd00::1",))
+    assert len(names.others) == 6
+
+
+@pytest.mark.parametrize("bits", [2048, 3072])
+def test_rsa_keys_are_certified(authority: KeyPair, bits: int) -> None:
+    pem = request(key=rsa.generate_private_key(65537, bits))
+    made = signing.sign_request(
+        pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
+    assert x509.read_certificate(made).names == SERVER
+
+
+def test_keys_of_other_kinds_and_sizes_are_refused(
+    authority: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weak = request(key=rsa.generate_private_key(65537, 1024))
+    curve = request(key=ec.generate_private_key(ec.SECP256K1()))
+    kind = request(key=dsa.generate_private_key(2048))
+    monkeypatch.setattr(x509, "RSA_BITS", range(2048, 3000))
+    strong = request(key=rsa.generate_private_key(65537, 3072))
+    for pem, why in (
+        (weak, "RSA of 1024 bits, not 2048"),
+        (strong, "RSA of 3072 bits"),
+        (curve, "secp256k1"),
+        (kind, "neither elliptic nor RSA"),
+    ):
+        with pytest.raises(CertificateError, match=why):
+            x509.read_request(pem)
+        with pytest.raises(CertificateError, match=why):
+            signing.sign_request(
+                pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
+            )
+
+
+def test_a_request_has_a_size() -> None:
+    with pytest.raises(CertificateError, match="longer than"):
+        x509.read_request(b" " * x509.MAX_PEM_BYTES + request())
+
+
+def test_what_stands_twice_in_a_request_is_refused() -> None:
+    # the library makes none: another extension gets the identifier of alternative names
+    usage, names = b"\x55\x1d\x0f", b"\x55\x1d\x11"
+    builder = library.CertificateSigningRequestBuilder().subject_name(NODE)
+    builder = builder.add_extension(library.SubjectAlternativeName(ALTERNATIVES[:1]), False)
+    builder = builder.add_extension(library.KeyUsage(True, *[False] * 8), False)
+    made = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    der = made.public_bytes(Encoding.DER).replace(usage, names)
+    broken = b"-----BEGIN CERTIFICATE REQUEST-----\n%s-----END CERTIFICATE REQUEST-----\n"
+    with pytest.raises(CertificateError):
+        x509.read_request(broken % base64.encodebytes(der))
+
+
+@given(st.binary(max_size=300), st.integers(0, 400))
+def test_a_request_that_was_tampered_with_is_read_or_refused(junk: bytes, at: int) -> None:
+    der = bytearray(base64.b64decode(b"".join(SAMPLE.splitlines()[1:-1])))
+    der[at : at + len(junk)] = junk
+    head, tail = SAMPLE.splitlines()[0], SAMPLE.splitlines()[-1]
+    with contextlib.suppress(CertificateError):
+        x509.read_request(head + b"\n" + base64.encodebytes(bytes(der)) + tail + b"\n")
+
+
+SAMPLE = request(alternatives=ALTERNATIVES)
 
 
 def test_a_node_may_have_a_long_name(authority: KeyPair, tmp_path: Path) -> None:
@@ -100,9 +183,29 @@ def test_a_node_may_have_a_long_name(authority: KeyPair, tmp_path: Path) -> None
         pem, authority, names, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
     assert x509.read_certificate(certificate).names == names
-    openssl.make_self_signed(KeyPair.named(tmp_path, "own"), names.common_name, ["DNS:n"])
-    openssl.sign(KeyPair.named(tmp_path, "made"), authority, name=names.common_name)
+    long = Names(names.common_name, (), ("n",))
+    signing.make_self_signed(KeyPair.named(tmp_path, "own"), long)
+    signing.make_signed(KeyPair.named(tmp_path, "made"), authority, long)
     assert KeyPair.named(tmp_path, "made").loads()
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+def test_keys_of_other_programs_are_taken(form: PrivateFormat) -> None:
+    """PKCS 1 and 8: a request under way and a key in a kubeconfig may have been made by others."""
+    for key in (ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)):
+        pem = key.private_bytes(Encoding.PEM, form, NoEncryption())
+        assert x509.public_key(pem) == key.public_key().public_bytes(
+            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        )
+        assert x509.read_request(x509.new_request(pem, SERVER)) == SERVER
+
+
+def test_a_key_with_a_password_is_an_error() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    for junk in (pem, b"", b"junk"):
+        with pytest.raises(CertificateError, match="the private key can't be used"):
+            x509.public_key(junk)
 
 
 FALSE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

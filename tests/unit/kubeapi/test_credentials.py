@@ -6,16 +6,15 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 import ssl
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from kubeletpy.host.openssl import KeyPair
+from kubeletpy.host import signing
+from kubeletpy.host.pki import KeyPair, Names
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.errors import Unavailable
@@ -126,29 +125,15 @@ async def test_a_missing_file_is_named() -> None:
         await connect_kubeconfig("/no/such/file")
 
 
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
     """A CA (ca.crt), a server's (server.crt/.key) and a node's certificate (node.crt/.key)."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl")
-    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    _openssl(
-        tmp_path, "req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca"
-    )
-    for name, subject in (("server", "/CN=api"), ("node", "/O=system:nodes/CN=system:node:n")):
-        _openssl(
-            tmp_path, "req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
-            "-subj", subject,
-        )  # fmt: skip
-        (tmp_path / f"{name}.ext").write_text("subjectAltName=DNS:api.test,IP:127.0.0.1\n")
-        _openssl(
-            tmp_path, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-            "-CAcreateserial", "-extfile", f"{name}.ext", "-out", f"{name}.crt",
-        )  # fmt: skip
+    authority = KeyPair.named(tmp_path, "ca")
+    signing.make_authority(authority, "ca")
+    server = Names("api", (), ("api.test",), ("127.0.0.1",))
+    node = Names("system:node:n", ("system:nodes",))
+    for name, names in (("server", server), ("node", node)):
+        signing.make_signed(KeyPair.named(tmp_path, name), authority, names)
     return tmp_path
 
 

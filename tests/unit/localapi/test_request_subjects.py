@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.certificates import request
 from kubeletpy.host import x509
-from kubeletpy.host.x509 import Names
+from kubeletpy.host.pki import Names
 from kubeletpy.localapi import certificates
 from kubeletpy.localapi.request_subjects import SubjectReader
 from tests.unit.localapi.serving import serving

@@ -11,6 +11,6 @@ from tests.unit.server.helpers import Pki
 
 @pytest.fixture(scope="session")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    """Made once: openssl takes its time."""
+    """Made once: keys take their time."""
     directory: Path = tmp_path_factory.mktemp("pki")
     return Pki(directory)

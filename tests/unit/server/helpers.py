@@ -12,8 +12,8 @@ import aiohttp
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import SystemClock
-from kubeletpy.host import openssl
-from kubeletpy.host.openssl import KeyPair
+from kubeletpy.host import signing
+from kubeletpy.host.pki import KeyPair, Names
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
@@ -61,12 +61,13 @@ class Pki:
         self.ca, self.client, self.other_ca, self.stranger, self.server = (
             KeyPair.named(directory, name) for name in names
         )
-        openssl.make_authority(self.ca, "ca")
-        openssl.make_authority(self.other_ca, "other")
-        openssl.sign(self.client, self.ca, name="alice", organization="team")
-        openssl.sign(self.stranger, self.other_ca, name="alice", organization="team")
-        names_ = ["DNS:localhost", "IP:127.0.0.1"]
-        openssl.sign(self.server, self.ca, name="node-1", server_alternatives=names_)
+        signing.make_authority(self.ca, "ca")
+        signing.make_authority(self.other_ca, "other")
+        alice = Names("alice", ("team",))
+        signing.make_signed(self.client, self.ca, alice)
+        signing.make_signed(self.stranger, self.other_ca, alice)
+        node = Names("node-1", (), ("localhost",), ("127.0.0.1",))
+        signing.make_signed(self.server, self.ca, node)
 
     def context(self, client: KeyPair | None = None) -> ssl.SSLContext:
         """For a client that trusts the authority."""

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from kubeletpy.clock import SystemClock
-from kubeletpy.host import openssl
-from kubeletpy.host.openssl import KeyPair
+from kubeletpy.host import signing
+from kubeletpy.host.pki import KeyPair, Names
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import Ports, ServerError, ServerSettings
@@ -179,7 +179,7 @@ async def test_a_head_that_is_too_large_is_refused(pki: Pki, tmp_path: Path) -> 
 
 async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> None:
     mine = KeyPair.named(tmp_path, "server")
-    mine.store(pki.server)
+    mine.store(pki.server.certificate.read_bytes(), pki.server.key.read_bytes())
     client_ca = tmp_path / "client-ca.crt"
     shutil.copy(pki.ca.certificate, client_ca)
     settings = ServerSettings(
@@ -201,10 +201,10 @@ async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> 
         # spoilt files: the old certificate goes on
         mine.certificate.write_text("spoilt")
         assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
-        openssl.sign(mine, pki.other_ca, name="x", server_alternatives=["IP:127.0.0.1"])
+        signing.make_signed(mine, pki.other_ca, Names("x", (), (), ("127.0.0.1",)))
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await server.ask("GET", "/pods", client=pki.client)
-        mine.store(pki.server)
+        mine.store(pki.server.certificate.read_bytes(), pki.server.key.read_bytes())
         shutil.copy(pki.other_ca.certificate, client_ca)
         assert (await server.ask("GET", "/pods", client=pki.stranger))[0] == 200
         with pytest.raises(aiohttp.ClientError):
