@@ -14,7 +14,6 @@ from kubeletpy.agent.health import AgentHealth
 from kubeletpy.agent.wires import Wires
 from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.cgroups.manager import PodCgroups
-from kubeletpy.cgroups.protocol import NoPodCgroups
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
@@ -26,9 +25,20 @@ from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.parts import AgentParts
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
-from kubeletpy.podworkers.services import SyncServices
+from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.start_latency import StartLatency
+from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.podworkers.steps.cgroup import PodCgroup
+from kubeletpy.podworkers.steps.directories import Directories
+from kubeletpy.podworkers.steps.mirror import MirrorPod
+from kubeletpy.podworkers.steps.network import NetworkGate
+from kubeletpy.podworkers.steps.probes import Probes
+from kubeletpy.podworkers.steps.pull_secrets import PullSecrets
+from kubeletpy.podworkers.steps.runtime import RuntimeSync
+from kubeletpy.podworkers.steps.volumes import Volumes
+from kubeletpy.podworkers.sync_step import SyncStep
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
@@ -193,36 +203,40 @@ class AgentRooms(Wires):
     def _make_workers(self, api: KubeApi | None) -> PodWorkers:
         parts = self.parts
         self.probes = self._make_probes()
-        self.services = SyncServices(
-            runtime=self.runtime,
-            statuses=self.statuses,
-            volumes=self.volumes,
-            probes=self.probes,
-            cache=self.cache,
-            recorder=self.recorder,
-            clock=parts.clock,
-            pods_dir=parts.root_dir / "pods",
-            kube_api=api,
-            recursive_read_only=making.recursive_read_only(parts),
-            mirrors=self.mirrors,
-            cgroups=self.cgroups or NoPodCgroups(),
-            resizes=self.allocations,
-            actuated=self.actuated,
-            decided=self._decided,
-            looked_at=self.starts.looked_at,
-            network_error=self.monitor.network_error,
-            host_ips=lambda: parts.node_ips,
-            agent_started_at=parts.clock.now(),
-            metrics=self.metrics.workers,
-        )
-        self.syncer = KubePodSyncer(self.services)
-        return PodWorkers(
-            self.syncer,
+        self.reasons = ReasonCache()
+        self.composer = StatusComposer(
+            self.statuses,
             self.cache,
-            self.runtime,
             self.recorder,
             parts.clock,
-            settings=parts.requeue,
+            probes=self.probes,
+            reasons=self.reasons,
+            resizes=self.allocations,
+            actuated=self.actuated,
+            runtime_name=self.runtime.runtime_name,
+            recursive_read_only=making.recursive_read_only(parts),
+            host_ips=parts.node_ips,
+            agent_started_at=parts.clock.now(),
+            looked_at=self.starts.looked_at,
+            metrics=self.metrics.workers,
+        )
+        syncer = KubePodSyncer(
+            self._steps(api),
+            self.composer,
+            self.runtime,
+            self.cache,
+            probes=self.probes,
+            recorder=self.recorder,
+            clock=parts.clock,
+        )
+        return PodWorkers(
+            WorkerMachine(parts.requeue),
+            syncer,
+            self.composer,
+            self.cache,
+            runtime=self.runtime,
+            recorder=self.recorder,
+            clock=parts.clock,
             rng=parts.rng,
             current_pod=self.pods.current,
             allocated=self.allocations.allocated,
@@ -230,6 +244,30 @@ class AgentRooms(Wires):
             metrics=self.metrics.workers,
             on_finished=self._pod_finished,
         )
+
+    def _steps(self, api: KubeApi | None) -> list[SyncStep]:
+        steps: list[SyncStep] = [NetworkGate(self.monitor.network_error, self.recorder)]
+        if self.cgroups is not None:
+            steps.append(PodCgroup(self.cgroups, self.runtime, self.cache, self.recorder))
+        if self.mirrors is not None:
+            steps.append(MirrorPod(self.mirrors))
+        return [
+            *steps,
+            Directories(self.parts.root_dir / "pods", self.recorder),
+            Volumes(self.volumes, self.recorder),
+            PullSecrets(api, self.recorder),
+            Probes(self.probes),
+            RuntimeSync(
+                self.runtime,
+                self.composer,
+                self.cache,
+                probes=self.probes,
+                reasons=self.reasons,
+                resizes=self.allocations,
+                is_told=self.statuses.is_told,
+                decided=self._decided,
+            ),
+        ]
 
     def _make_loop(self) -> SyncLoop:
         self.gate = self._make_gate()
@@ -285,8 +323,8 @@ class AgentRooms(Wires):
             self.workers,
             self.statuses,
             self.cache,
-            self.services.reasons,
-            self.services.probes,
+            self.reasons,
+            self.probes,
             self.parts.clock,
             self.health.runtime_error,
             self.monitor.network_error,

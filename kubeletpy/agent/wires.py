@@ -27,7 +27,6 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.schedule import ProbeKind
@@ -69,7 +68,6 @@ class Wires:
     workers: PodWorkers
     local_storage: LocalStorageKeeper | None
     probes: KubeProbeManager
-    syncer: KubePodSyncer
     gate: AdmissionGate
     loop: SyncLoop
     upkeep: Upkeep
@@ -124,9 +122,7 @@ class Wires:
             if result is ProbeOutcome.FAILURE:
                 self.loop.sync_pod(uid)
             return
-        current = self.pods.current(uid)
-        if current is not None:
-            self.syncer.refresh_status(self.allocations.allocated(current[0]), current[1])
+        self.workers.refresh_status(uid)
         self.loop.sync_pod(uid)
 
     def _pod_finished(self, uid: str) -> None:

@@ -21,17 +21,3 @@ class PodCgroupKeeper(Protocol):
     async def destroy(self, pod: Pod) -> None:
         """Remove the pod's cgroup, killing what is left in it. Raises CgroupError."""
         ...
-
-
-class NoPodCgroups:
-    """Where pods have no cgroups of their own (cgroupsPerQOS false): all is as it should be."""
-
-    def exists(self, pod: Pod) -> bool:
-        """True: nothing is missing."""
-        return True
-
-    def ensure(self, pod: Pod) -> None:
-        """Nothing is to be made."""
-
-    async def destroy(self, pod: Pod) -> None:
-        """Nothing is to be removed."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubeletpy.trace.names import Name
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -28,7 +30,7 @@ class Wait:
 class Action:
     """What is being done for the pod right now."""
 
-    what: str
+    what: Name
     subject: str
     since: float
     until: float | None = None

@@ -9,18 +9,19 @@ from html import escape
 
 from kubeletpy.explain.timeline import Chapter, Phase, Timeline
 from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.trace.names import Call
 
 _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉█"
-_COLOURS = {
-    "RunPodSandbox": "#4c78a8",
-    "CreateContainer": "#72b7b2",
-    "StartContainer": "#54a24b",
-    "pull image": "#f58518",
-    "write status": "#b279a2",
-    "StopContainer": "#e45756",
-    "StopPodSandbox": "#4c78a8",
-    "preStop hook": "#eeca3b",
-    "postStart hook": "#eeca3b",
+_COLOURS: dict[str, str] = {
+    Call.RUN_POD_SANDBOX: "#4c78a8",
+    Call.CREATE_CONTAINER: "#72b7b2",
+    Call.START_CONTAINER: "#54a24b",
+    Call.PULL_IMAGE: "#f58518",
+    Call.WRITE_STATUS: "#b279a2",
+    Call.STOP_CONTAINER: "#e45756",
+    Call.STOP_POD_SANDBOX: "#4c78a8",
+    Call.PRE_STOP: "#eeca3b",
+    Call.POST_START: "#eeca3b",
 }
 _OTHER, _FAILED = "#9d9da1", "#d62728"
 

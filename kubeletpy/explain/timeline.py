@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.explain.model import Exit
+from kubeletpy.trace.names import Call, Step
 from kubeletpy.trace.spans import Chapter as Part
 from kubeletpy.trace.spans import PodTrace, Span
 
-_STEPS = ("runtime sync", "compute status")
+_STEPS = (Step.RUNTIME, Step.STATUS)
 """Phases that only hold others, or that take no time worth a line."""
 
 
@@ -82,9 +83,7 @@ def timeline(
 
 def _runs(inits: Sequence[Exit], offset: float, trace: PodTrace) -> list[Span]:
     return [
-        Span(
-            "init container runs", one.container, one.started_at - offset, one.finished_at - offset
-        )
+        Span(Call.INIT_RUNS, one.container, one.started_at - offset, one.finished_at - offset)
         for one in inits
         if one.started_at is not None
         and one.finished_at is not None
@@ -97,12 +96,12 @@ def _start(
     trace: PodTrace, offset: float, seen_at: float | None, spans: Sequence[Span], now: float
 ) -> Chapter:
     began = trace.opened
-    found = not any(span.name == "RunPodSandbox" for span in trace.start)
+    found = not any(span.name is Call.RUN_POD_SANDBOX for span in trace.start)
     phases: list[Phase] = []
     if seen_at is not None and not found and 0 <= trace.opened + offset - seen_at < 3600:
         began = seen_at - offset
     if trace.opened - began >= 0.0005:
-        phases.append(Phase("wait for its worker", "", 0.0, trace.opened - began, 0))
+        phases.append(Phase(Call.WAIT_FOR_WORKER, "", 0.0, trace.opened - began, 0))
     phases += _phases(spans, began, now)
     total = None if trace.ready_at is None else trace.ready_at - began
     note = "this agent found the pod's sandbox running when it started" if found else ""
@@ -136,13 +135,13 @@ def _phases(spans: Iterable[Span], began: float, now: float) -> list[Phase]:
 
 
 _PARALLEL = (
-    "CreateContainer",
-    "StartContainer",
-    "RunPodSandbox",
-    "pull image",
-    "write status",
-    "StopContainer",
-    "init container runs",
+    Call.CREATE_CONTAINER,
+    Call.START_CONTAINER,
+    Call.RUN_POD_SANDBOX,
+    Call.PULL_IMAGE,
+    Call.WRITE_STATUS,
+    Call.STOP_CONTAINER,
+    Call.INIT_RUNS,
 )
 """Phases that run beside others: what falls into their time is not a part of them."""
 

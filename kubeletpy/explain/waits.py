@@ -17,27 +17,28 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.trace.names import Call, Name, Step
 
 _STEP_KINDS = {
-    "network_gate": "network",
-    "volumes": "volume",
-    "pod_cgroup": "cgroup",
-    "directories": "directory",
-    "kill": "stop",
+    Step.NETWORK: "network",
+    Step.VOLUMES: "volume",
+    Step.CGROUP: "cgroup",
+    Step.DIRECTORIES: "directory",
+    Step.KILL: "stop",
 }
-_CALL_KINDS = {
-    "pull image": "image pull",
-    "RunPodSandbox": "sandbox",
-    "StopContainer": "grace period",
-    "preStop hook": "hook",
-    "postStart hook": "hook",
-    "wait for a place to start in": "start place",
-    "wait for a place to stop in": "stop place",
-    "wait for the containers before it": "stop order",
-    "take volumes down": "release",
-    "remove cgroup": "release",
+_CALL_KINDS: dict[Name, str] = {
+    Call.PULL_IMAGE: "image pull",
+    Call.RUN_POD_SANDBOX: "sandbox",
+    Call.STOP_CONTAINER: "grace period",
+    Call.PRE_STOP: "hook",
+    Call.POST_START: "hook",
+    Call.START_PLACE: "start place",
+    Call.STOP_PLACE: "stop place",
+    Call.STOP_ORDER: "stop order",
+    Call.TAKE_VOLUMES_DOWN: "release",
+    Call.REMOVE_CGROUP: "release",
 }
-_OUTER = ("runtime sync",)
+_OUTER = (Step.RUNTIME,)
 """Phases that only hold others: not what is waited for."""
 _CRASH = "CrashLoopBackOff"
 
@@ -89,8 +90,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
 
 def _calls(facts: PodFacts) -> Iterator[Wait]:
     for action in actions(facts):
-        if action.what in _CALL_KINDS:
-            kind = _CALL_KINDS[action.what]
+        if (kind := _CALL_KINDS.get(action.what)) is not None:
             yield Wait(kind, action.subject, action.what, action.since, action.until)
         elif facts.now - action.since > 1.0:
             yield Wait("runtime call", action.subject, action.what, action.since, action.until)
@@ -102,11 +102,10 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
         return
     if record is not None and record.stage is not last.stage:
         return
-    if not last.outcome.step and facts.start_errors:
+    step = last.outcome.step
+    if step in (None, Step.RUNTIME) and facts.start_errors:
         return  # what failed is told container by container
-    if last.outcome.step == "runtime" and facts.start_errors:
-        return
-    kind = _STEP_KINDS.get(last.outcome.step, "retry")
+    kind = "retry" if step is None else _STEP_KINDS.get(step, "retry")
     yield Wait(kind, "", one_line(last.outcome.error), last.at, facts.next_step_at)
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.results import Decision
+from kubeletpy.trace.names import Step
 
 
 class UpdateType(StrEnum):
@@ -63,8 +65,8 @@ class SyncOutcome:
     deadline: float | None = None
     """Unix seconds at which activeDeadlineSeconds end the pod: it is looked at then, too."""
     network_not_ready: bool = False
-    step: str = ""
-    """The step that failed, by its name; empty without an error."""
+    step: Step | None = None
+    """The step that failed; None without an error."""
     waiting: bool = False
     """All that failed is that backoffs have not ended."""
     decisions: tuple[Decision, ...] = ()
@@ -75,7 +77,6 @@ class PodSyncer(Protocol):
 
     async def sync_pod(
         self,
-        update_type: UpdateType,
         pod: Pod,
         mirror: Pod | None,
         status: PodRuntimeStatus,
@@ -100,4 +101,16 @@ class PodSyncer(Protocol):
 
     async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
         """Release what the pod held (volumes, cgroup) and finish its status."""
+        ...
+
+
+class PodStatuses(Protocol):
+    """What a worker shows of its pod besides its steps."""
+
+    def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
+        """Compose the status anew from what is known, if there is one already."""
+        ...
+
+    def reject(self, pod: Pod, rejection: Rejection) -> None:
+        """The status of a pod that this node refuses to run."""
         ...

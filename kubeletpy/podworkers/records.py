@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType
@@ -132,7 +133,26 @@ class DesiredPods:
     now: float
 
 
-Event = UpdateArrived | StepEnded | TimerFired | DesiredPods
+@dataclass(frozen=True, slots=True)
+class StatusOutdated:
+    """What the status of a pod is made of has changed, and nothing else: show it at once.
+
+    ``pod`` and ``mirror`` are the newest, as the configuration has them.
+    """
+
+    pod: Pod
+    mirror: Pod | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRejected:
+    """This node refuses to run a pod; there is no step for it."""
+
+    pod: Pod
+    rejection: Rejection
+
+
+Event = UpdateArrived | StepEnded | TimerFired | DesiredPods | StatusOutdated | PodRejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,4 +202,30 @@ class Forgotten:
     uid: str
 
 
-Effect = RunStep | Interrupt | WakeAfter | Terminated | Finished | Forgotten
+@dataclass(frozen=True, slots=True)
+class RefreshStatus:
+    """Compose the pod's status anew, now, whether or not a step runs."""
+
+    pod: Pod
+    mirror: Pod | None
+    status_override: StatusOverride | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRejection:
+    """Give the pod the status of one that is refused."""
+
+    pod: Pod
+    rejection: Rejection
+
+
+Effect = (
+    RunStep
+    | Interrupt
+    | WakeAfter
+    | Terminated
+    | Finished
+    | Forgotten
+    | RefreshStatus
+    | ShowRejection
+)

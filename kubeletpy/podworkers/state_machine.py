@@ -24,8 +24,12 @@ from kubeletpy.podworkers.records import (
     Finished,
     Forgotten,
     Interrupt,
+    PodRejected,
+    RefreshStatus,
     RunStep,
+    ShowRejection,
     Stage,
+    StatusOutdated,
     StepEnded,
     Terminated,
     TimerFired,
@@ -59,6 +63,13 @@ class WorkerMachine:
                 return self._timer(event)
             case DesiredPods():
                 return self._orphan_pass(event)
+            case StatusOutdated():
+                return self._refresh(event)
+            case PodRejected(pod, rejection):
+                record = self.records.get(pod.uid)
+                if record is not None and record.termination_requested:
+                    return []
+                return [ShowRejection(pod, rejection)]
 
     def views(self, desired: frozenset[str]) -> dict[str, WorkerView]:
         """Every worker known, for the counts of housekeeping."""
@@ -201,6 +212,13 @@ class WorkerMachine:
             record = replace(record, pending=record.active)
         self.records[record.uid] = record
         return self._run_next(record.uid, now)
+
+    def _refresh(self, event: StatusOutdated) -> list[Effect]:
+        """Before its first step and after its end there is nothing to show of a pod."""
+        record = self.records.get(event.pod.uid)
+        if record is None or record.started_at is None or record.terminated_at is not None:
+            return []
+        return [RefreshStatus(event.pod, event.mirror, record.status_override)]
 
     # -- time and housekeeping ---------------------------------------------------------------
 

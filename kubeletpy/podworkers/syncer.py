@@ -1,47 +1,96 @@
-"""The verbs of a pod's life over the real rooms. Must never keep anything between two calls."""
+"""The verbs of a pod's life: sync, terminate, finish.
+
+Each may be repeated until it succeeds. What a sync consists of, and in which order, is the list of
+steps that it is made with. Must never keep anything between two calls. Source:
+docs/reference/behaviour.md, a7, a9.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.api_status import StatusWriter
-from kubeletpy.podworkers.finish import finish
-from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome, UpdateType
-from kubeletpy.podworkers.services import SyncServices
-from kubeletpy.podworkers.sync import run_sync
-from kubeletpy.podworkers.sync_context import SyncContext
-from kubeletpy.podworkers.terminate import terminate, terminate_runtime_pod
+from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.trace.names import Step
+from kubeletpy.trace.spans import phase
+
+ORPHAN_GRACE = 1
+"""Seconds for a pod that nobody wants."""
 
 
 class KubePodSyncer:
     """Implements :class:`~kubeletpy.podworkers.protocol.PodSyncer`."""
 
-    def __init__(self, services: SyncServices) -> None:
-        self._services = services
-        self._writer = StatusWriter(services)
+    def __init__(
+        self,
+        steps: Sequence[SyncStep],
+        composer: StatusComposer,
+        runtime: RuntimeManager,
+        cache: PodStatusCache,
+        *,
+        probes: ProbeManager,
+        recorder: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        """``steps``: of a sync, in their order; they are released in the opposite one."""
+        self._steps = tuple(steps)
+        self._composer = composer
+        self._runtime = runtime
+        self._cache = cache
+        self._probes = probes
+        self._recorder = recorder
+        self._clock = clock
+
+    # -- sync --------------------------------------------------------------------------------
 
     async def sync_pod(
         self,
-        update_type: UpdateType,
         pod: Pod,
         mirror: Pod | None,
         status: PodRuntimeStatus,
         is_terminating: Callable[[], bool],
     ) -> SyncOutcome:
-        """Bring the runtime to what the pod asks for, and store its status."""
-        return await run_sync(
-            SyncContext(
-                self._services, self._writer, update_type, pod, mirror, status, is_terminating
-            )
-        )
+        """Store what is known, and run the steps until one ends the sync.
 
-    def refresh_status(self, pod: Pod, mirror: Pod | None) -> None:
-        """Make the pod's status anew from what is known, between its steps or while one runs."""
-        status = self._services.cache.status(pod.uid)
-        if status is not None and self._services.statuses.get_status(pod.uid) is not None:
-            self._writer.store(pod, mirror, status)
+        A pod that has run to its end needs nothing more. activeDeadlineSeconds end the sync, too.
+        """
+        sync = PodSync(pod, mirror, status, is_terminating)
+        with phase(Step.STATUS):
+            if self._composer.store(pod, mirror, status):
+                return SyncOutcome(terminal=True)
+        deadline = self._composer.deadline(pod)
+        loop, ends_at = asyncio.get_running_loop(), None
+        if deadline is not None:
+            ends_at = loop.time() + deadline - self._clock.now()
+        try:
+            async with asyncio.timeout_at(ends_at) as limit:
+                return replace(await self._run_steps(sync), deadline=deadline)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            # what the runtime is doing goes on; the next step waits for it and ends the pod
+            terminal = self._composer.store(pod, mirror, sync.status)
+            return SyncOutcome(terminal=terminal, deadline=deadline)
+
+    async def _run_steps(self, sync: PodSync) -> SyncOutcome:
+        for step in self._steps:
+            with phase(step.name):
+                outcome = await step.run(sync)
+            if outcome is not None:
+                return _named(outcome, step)
+        return SyncOutcome()
+
+    # -- terminate ---------------------------------------------------------------------------
 
     async def sync_terminating_pod(
         self,
@@ -50,15 +99,59 @@ class KubePodSyncer:
         grace: int,
         status_override: StatusOverride | None,
     ) -> SyncOutcome:
-        """Stop everything of the pod within ``grace`` seconds."""
-        return await terminate(
-            self._services, self._writer, pod, status, grace=grace, override=status_override
-        )
+        """Stop everything of the pod within ``grace`` seconds, and report how containers ended."""
+        composer, override = self._composer, status_override
+        composer.store(pod, None, status, override=override)
+        self._probes.stop_liveness_and_startup(pod)
+
+        def stopped(ended: PodRuntimeStatus) -> None:
+            """A pod that failed shows it when nothing of it runs, not after its network is gone."""
+            if composer.shows_end(pod.uid) and not pod.being_deleted:
+                composer.store(pod, None, ended, override=override)
+
+        result = await self._runtime.kill_pod(pod, status, grace, stopped)
+        error = result.error_message() if result.failed else ""
+        final = status
+        if not error:
+            self._probes.remove_pod(pod.uid)
+            if result.status is not None:
+                self._cache.set(result.status, own=True)
+                final = self._cache.status(pod.uid) or result.status
+            if names := ", ".join(sorted(c.name for c in final.running_containers)):
+                error = f"containers still run after it: {names}"
+        if error:
+            self._cache.invalidate(pod.uid)
+            message = f"error killing pod: {error}"
+            self._recorder.event(pod_reference(pod), WARNING, "FailedKillPod", message)
+            return SyncOutcome(error=message, step=Step.KILL, decisions=result.decisions)
+        composer.store(pod, None, final, terminated=True, override=override)
+        return SyncOutcome(decisions=result.decisions)
 
     async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
-        """Stop a pod that only the runtime knows."""
-        return await terminate_runtime_pod(self._services, status)
+        """Stop a pod that only the runtime knows; there is no status to write."""
+        result = await self._runtime.kill_pod(None, status, ORPHAN_GRACE)
+        if result.status is not None:
+            self._cache.set(result.status, own=True)
+        if result.failed:
+            self._cache.invalidate(status.uid)
+            return SyncOutcome(error=f"error killing pod: {result.error_message()}")
+        return SyncOutcome(decisions=result.decisions)
+
+    # -- finish ------------------------------------------------------------------------------
 
     async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
-        """Release what the pod held and finish its status."""
-        return await finish(self._services, self._writer, pod, status)
+        """Give back what the steps got for the pod, last step first, and settle its status.
+
+        When it has succeeded the pod may be deleted from the API.
+        """
+        self._composer.store(pod, None, status, terminated=True)
+        for step in reversed(self._steps):
+            outcome = await step.release(pod)
+            if outcome is not None:
+                return _named(outcome, step)
+        self._composer.finish(pod)
+        return SyncOutcome()
+
+
+def _named(outcome: SyncOutcome, step: SyncStep) -> SyncOutcome:
+    return replace(outcome, step=step.name) if outcome.error else outcome

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
@@ -20,6 +21,7 @@ from kubeletpy.podworkers.kill_waits import KillWaits
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import (
     KillOptions,
+    PodStatuses,
     PodSyncer,
     PodUpdate,
     SyncOutcome,
@@ -33,7 +35,11 @@ from kubeletpy.podworkers.records import (
     Finished,
     Forgotten,
     Interrupt,
+    PodRejected,
+    RefreshStatus,
     RunStep,
+    ShowRejection,
+    StatusOutdated,
     StepEnded,
     Terminated,
     TimerFired,
@@ -42,11 +48,10 @@ from kubeletpy.podworkers.records import (
     WorkerRecord,
     WorkerView,
 )
-from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.stage_runner import StepRunner
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.step_notes import StepNotes
-from kubeletpy.podworkers.steps import StepRunner
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.trace.spans import Traces
@@ -68,13 +73,14 @@ class PodWorkers(WorkerQueries):
 
     def __init__(
         self,
+        machine: WorkerMachine,
         syncer: PodSyncer,
+        statuses: PodStatuses,
         cache: PodStatusCache,
+        *,
         runtime: RuntimeManager,
         recorder: EventRecorder,
         clock: Clock,
-        *,
-        settings: RequeueSettings | None = None,
         rng: random.Random | None = None,
         current_pod: CurrentPod = lambda uid: None,
         allocated: Callable[[Pod], Pod] = lambda pod: pod,
@@ -90,8 +96,9 @@ class PodWorkers(WorkerQueries):
 
         ``event_log`` is given every event of the state machine, for replays.
         """
-        self.machine = WorkerMachine(settings)
-        super().__init__(self.machine)
+        super().__init__(machine)
+        self.machine = machine
+        self._statuses = statuses
         self._cache = cache
         self._recorder = recorder
         self._clock = clock
@@ -121,6 +128,17 @@ class PodWorkers(WorkerQueries):
         named = update.pod or update.runtime_pod
         quiet = named is not None and self._cache.quiet(named.uid)
         self._handle(UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
+
+    def refresh_status(self, uid: str) -> None:
+        """What a pod's status is made of has changed (a probe has settled): show it at once,
+        whatever the worker is busy with."""
+        if (current := self._current_pod(uid)) is not None:
+            pod, mirror = current
+            self._handle(StatusOutdated(self._allocated(pod), mirror))
+
+    def reject(self, pod: Pod, rejection: Rejection) -> None:
+        """This node refuses to run a pod: have that shown. Never starts a worker."""
+        self._handle(PodRejected(pod, rejection))
 
     def runtime_changed(self, uid: str) -> None:
         """The cache has a new status of a pod that its worker has not made itself: look at it.
@@ -213,6 +231,12 @@ class PodWorkers(WorkerQueries):
                 self._cancel_timer(uid)
                 loop = asyncio.get_running_loop()
                 self._timers[uid] = loop.call_later(delay, self._due, uid)
+            case RefreshStatus(pod, mirror, override):
+                self._statuses.refresh(pod, mirror, override)
+            case ShowRejection(pod, rejection):
+                why = f"{rejection.reason}: {rejection.message}"
+                self.decided(pod.uid, (Decision("refuse the pod", why),))
+                self._statuses.reject(pod, rejection)
             case Terminated(uid):
                 self._kill_waits.terminated(uid)
             case Finished(uid) | Forgotten(uid):

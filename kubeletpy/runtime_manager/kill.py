@@ -29,6 +29,7 @@ from kubeletpy.runtime_manager.results import StartError, SyncAction, SyncResult
 from kubeletpy.runtime_manager.slots import STOP_AT_MOST_S, STOP_WAITS_AT_MOST_S, StopKind
 from kubeletpy.runtime_manager.stop_order import StopOrder
 from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
@@ -210,13 +211,13 @@ class Killer:
     async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
         """Stop it when its turn has come, with what is left of its grace period."""
         if order is not None and grace > 0:
-            with phase("wait for the containers before it", victim.name, limit=grace):
+            with phase(Call.STOP_ORDER, victim.name, limit=grace):
                 waited = await order.wait_for_turn(victim.name, grace)
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
             async with self._place(StopKind.CONTAINER):
-                with phase("StopContainer", victim.name, limit=timeout, milestone=True):
+                with phase(Call.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
                     await self._tools.mutations.interruptible(
                         victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
                     )
@@ -261,7 +262,7 @@ class Killer:
         error = None
         try:
             async with self._place(StopKind.SANDBOX):
-                with phase("StopPodSandbox", sandbox_id[:13], milestone=True):
+                with phase(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
                     await self._tools.mutations.finish(
                         status.uid, self._tools.runtime.stop_pod_sandbox(sandbox_id)
                     )

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Mutations:
     async def settled(self, uid: str) -> None:
         """Return when nothing is under way for a pod, whatever came of it."""
         while tasks := self._under_way.get(uid):
-            with phase("wait for the runtime to end an earlier call"):
+            with phase(Call.SETTLE):
                 await asyncio.wait(list(tasks))
 
     def outdated(self, uid: str, observed_at: int) -> bool:

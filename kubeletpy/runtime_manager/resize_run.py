@@ -31,6 +31,7 @@ from kubeletpy.runtime_manager.resources import container_resources
 from kubeletpy.runtime_manager.results import StartError, SyncAction
 from kubeletpy.runtime_manager.sandbox import NotWanted
 from kubeletpy.runtime_manager.sync_run import Parts, SyncRun
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ async def resize_pod(run: SyncRun, parts: Parts) -> None:
     loop = asyncio.get_running_loop()
     started, error = loop.time(), None
     try:
-        with phase("resize", run.pod.name, milestone=True):
+        with phase(Call.RESIZE, run.pod.name, milestone=True):
             await _Resize(run, parts).carry_out()
         run.resize_done = True
     except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:

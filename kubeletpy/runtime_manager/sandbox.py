@@ -21,6 +21,7 @@ from kubeletpy.runtime_manager.sandbox_config import build_pod_sandbox_config
 from kubeletpy.runtime_manager.slots import StartKind
 from kubeletpy.runtime_manager.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.tools import Tools
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
@@ -104,7 +105,7 @@ class SandboxMaker:
             if unwanted():
                 raise NotWanted
             try:
-                with phase("RunPodSandbox", f"attempt {attempt}", milestone=True):
+                with phase(Call.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
                     sandbox_id = await self._tools.mutations.finish(
                         pod.uid, self._tools.runtime.run_pod_sandbox(config, handler)
                     )
@@ -113,7 +114,7 @@ class SandboxMaker:
                 message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
         try:
-            with phase("PodSandboxStatus"):
+            with phase(Call.POD_SANDBOX_STATUS):
                 status = await self._tools.source.read_sandbox(sandbox_id)
         except CRIError as error:
             raise SandboxUnchecked(error.details or str(error.code)) from error

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
 
@@ -50,14 +51,17 @@ STOP_WAITS_AT_MOST_S = 2.0
 class Slots:
     """A number of places to work in, for two kinds of work."""
 
-    def __init__(self, limit: int, word: str, linger: float = 0.0) -> None:
-        """``limit``: at least 1; the second kind gets two thirds of them at most. ``word``: what
-        explain calls waiting for one. ``linger``: seconds until a place that was given back goes to
-        who waits: who gave it back may need it at once for the next step."""
+    def __init__(self, limit: int, waiting: Call, linger: float = 0.0) -> None:
+        """Args:
+        limit: at least 1; the second kind gets two thirds of them at most.
+        waiting: what waiting for one is in a trace.
+        linger: seconds until a place that was given back goes to who waits: who gave it back may
+            need it at once for the next step.
+        """
         if limit < 1:
             raise ValueError(f"a node needs at least one place, not {limit}")
         self._limits = (limit, max(1, limit * 2 // 3))
-        self._word = word
+        self._name = waiting
         self._linger = linger
         self._held = [0, 0]
         self._waiting: tuple[deque[Turn], ...] = (deque(), deque())
@@ -96,7 +100,7 @@ class Slots:
         self._waiting[kind].append(turn)
         timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, turn)
         try:
-            with phase(self._word):
+            with phase(self._name):
                 return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
@@ -133,7 +137,7 @@ class StartSlots(Slots):
 
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
-        super().__init__(limit, "wait for a place to start in")
+        super().__init__(limit, Call.START_PLACE)
 
 
 class StopSlots(Slots):
@@ -141,7 +145,7 @@ class StopSlots(Slots):
 
     def __init__(self, limit: int) -> None:
         """``limit``: at least 1."""
-        super().__init__(limit, "wait for a place to stop in", HANDOVER_S)
+        super().__init__(limit, Call.STOP_PLACE, HANDOVER_S)
         self._hurry = False
 
     def hurry(self, on: bool) -> None:

@@ -52,6 +52,7 @@ from kubeletpy.runtime_manager.stop_signal import IGNORED, why_ignored
 from kubeletpy.runtime_manager.target_container import target_id
 from kubeletpy.runtime_manager.tools import Tools
 from kubeletpy.runtime_manager.unstarted import remove_unstarted
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
 logger = logging.getLogger(__name__)
@@ -177,7 +178,7 @@ class ContainerStarter:
         await remove_unstarted(self._tools, context, action)
         record_given(self._tools.seams.actuated, context.pod, action.container)
         try:
-            with phase("CreateContainer", action.name, milestone=True):
+            with phase(Call.CREATE_CONTAINER, action.name, milestone=True):
                 container_id = await self._tools.runtime.create_container(
                     context.sandbox_id, config, context.sandbox_config
                 )
@@ -194,7 +195,7 @@ class ContainerStarter:
         if context.unwanted():
             raise NotWanted
         try:
-            with phase("StartContainer", action.name, milestone=True):
+            with phase(Call.START_CONTAINER, action.name, milestone=True):
                 await self._tools.runtime.start_container(container_id)
         except CRIError as error:
             text = _said(error, action, config).replace(container_id, action.name)
@@ -240,7 +241,7 @@ class ContainerStarter:
         if not (action.container.get("lifecycle") or {}).get("postStart"):
             return
         try:
-            with phase("postStart hook", action.name, milestone=True):
+            with phase(Call.POST_START, action.name, milestone=True):
                 await self._tools.seams.hooks.post_start(
                     context.pod, action.container, container_id
                 )

@@ -10,14 +10,10 @@ from collections.abc import Callable
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation.manager import AllocationManager
-from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.history import DecisionHistory
-from kubeletpy.runtime_manager.results import Decision
-from kubeletpy.status.protocol import StatusManager
 from kubeletpy.syncloop.held_pods import HeldPods
-from kubeletpy.syncloop.rejection import Admit, Deferred, rejected_status
+from kubeletpy.syncloop.rejection import Admit, Deferred
 
 
 class Admitting:
@@ -27,26 +23,23 @@ class Admitting:
         self,
         admit: Admit,
         allocations: AllocationManager,
-        statuses: StatusManager,
         recorder: EventRecorder,
-        clock: Clock,
         *,
-        history: DecisionHistory,
+        reject: Callable[[Pod, Rejection], None],
         active: Callable[[], list[Pod]],
         current: Callable[[str], Pod | None],
         start: Callable[[str], None],
     ) -> None:
         """Args:
+        reject: has a refusal shown, by the pod's worker.
         active: the pods that use the node.
         current: the newest object of a pod in the configuration.
         start: is told the uid of a pod that was held and may run now.
         """
         self._admit = admit
         self._allocations = allocations
-        self._statuses = statuses
         self._recorder = recorder
-        self._clock = clock
-        self._history = history
+        self._reject = reject
         self._active = active
         self._current = current
         self._start = start
@@ -85,7 +78,4 @@ class Admitting:
         self.held.refuse(pod.uid)
         self._allocations.refused(pod.uid)
         self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
-        refusal = Decision("refuse the pod", f"{rejection.reason}: {rejection.message}")
-        self._history.add(pod.uid, (refusal,), self._clock.now())
-        status = rejected_status(pod, rejection)
-        self._statuses.set_status(pod, status, containers_may_run=False)
+        self._reject(pod, rejection)

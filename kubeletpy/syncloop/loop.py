@@ -79,10 +79,8 @@ class SyncLoop:
         self._admitting = Admitting(
             admit,
             self._allocations,
-            statuses,
             recorder,
-            clock,
-            history=workers.notes.history,
+            reject=workers.reject,
             active=self.active_pods,
             current=pods.get,
             start=self._admitted,

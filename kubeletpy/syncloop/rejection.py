@@ -1,4 +1,4 @@
-"""Pods that this node refuses to run: what is said about them (docs/reference/behaviour.md, a5).
+"""How the sync loop asks whether a pod may run (docs/reference/behaviour.md, a5).
 
 Pure. Whether a pod is refused is decided elsewhere (admission).
 """
@@ -9,9 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.admission.verdict import Rejection
-from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import qos_class
 
 Others = Callable[[], Sequence[Pod]]
 """The other active pods of the node as they are when it is called."""
@@ -31,16 +29,3 @@ Admit = Callable[[Pod, Sequence[Pod]], Rejection | Deferred | None]
 def admit_all(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
     """Refuses nothing."""
     return None
-
-
-def rejected_status(pod: Pod, rejection: Rejection) -> api.PodStatus:
-    """The status of a refused pod: Failed until somebody deletes it."""
-    status: api.PodStatus = {
-        "phase": "Failed",
-        "reason": rejection.reason,
-        "message": f"Pod was rejected: {rejection.message}",
-        "qosClass": qos_class(pod).value,
-    }
-    if pod.generation:
-        status["observedGeneration"] = pod.generation
-    return status

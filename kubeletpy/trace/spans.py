@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
 
+from kubeletpy.trace.names import Call, Name, Step
+
 MAX_PODS = 300
 MAX_START = 80
 MAX_LATER = 24
@@ -38,7 +40,7 @@ class Chapter(StrEnum):
 class Span:
     """One phase. Times are event-loop seconds."""
 
-    name: str
+    name: Name
     detail: str
     began: float
     ended: float | None = None
@@ -132,7 +134,7 @@ class _Nothing:
     __slots__ = ()
 
     def __enter__(self) -> Span:
-        return Span("", "", 0.0)
+        return Span(Step.STATUS, "", 0.0)
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -142,7 +144,7 @@ _NOTHING = _Nothing()
 
 
 def phase(
-    name: str, detail: str = "", *, limit: float | None = None, milestone: bool = False
+    name: Name, detail: str = "", *, limit: float | None = None, milestone: bool = False
 ) -> _Phase | _Nothing:
     """Note what is done inside ``with`` as a phase of the current pod.
 
@@ -198,7 +200,7 @@ class Traces:
         if trace is None:
             return
         now = asyncio.get_running_loop().time()
-        trace.keep(Span("write status", detail, began, now, error[:MAX_TEXT]))
+        trace.keep(Span(Call.WRITE_STATUS, detail, began, now, error[:MAX_TEXT]))
         if ready:
             trace.ready(now)
 

@@ -50,7 +50,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
         "running pods": agent.cache._running,
         "doubtful pods": agent.cache._doubtful,
         "statuses": agent.statuses._entries,
-        "start errors": agent.services.reasons._pods,
+        "start errors": agent.reasons._pods,
         "probes": agent.probes._pods,
         "reads": agent.pleg._reads,
         "known pods": agent.pleg._known,

@@ -10,6 +10,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import LastStep
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import Stage, Work, WorkerRecord
+from kubeletpy.trace.names import Name, Step
 from kubeletpy.trace.spans import PodTrace, Span
 from tests.unit.podworkers.builders import make_pod
 
@@ -77,16 +78,18 @@ def not_ready(*statuses: dict[str, Any], phase: str = "Pending", **more: Any) ->
     return {"phase": phase, "conditions": [], "containerStatuses": list(statuses), **more}
 
 
-def doing(what: str, subject: str = "", since: float = 5.0, limit: float | None = None) -> PodTrace:
+def doing(
+    what: Name, subject: str = "", since: float = 5.0, limit: float | None = None
+) -> PodTrace:
     """A trace with one phase that goes on."""
     trace = PodTrace("uid", "default", "web", 0.0)
     began = NOW - OFFSET - since
     until = None if limit is None else began + limit
     trace.open[1] = Span(what, subject, began, until=until)
-    trace.open[0] = Span("runtime sync", "", began)
+    trace.open[0] = Span(Step.RUNTIME, "", began)
     return trace
 
 
-def failed(step: str, error: str, stage: Stage = Stage.SYNC) -> LastStep:
+def failed(step: Step | None, error: str, stage: Stage = Stage.SYNC) -> LastStep:
     """A last step that failed."""
     return LastStep(stage, SyncOutcome(error=error, step=step), NOW - 3)

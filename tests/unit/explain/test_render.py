@@ -19,6 +19,7 @@ from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import Decision, StartError
+from kubeletpy.trace.names import Call, Step
 from kubeletpy.trace.spans import Chapter, PodTrace, Span
 from tests.unit.explain.facts import NOW, OFFSET, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
@@ -126,12 +127,12 @@ def test_what_pods_say_stays_on_its_line() -> None:
 def start() -> PodTrace:
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=10.4)
     trace.start = [
-        Span("volumes", "", 10.0, 10.01),
-        Span("RunPodSandbox", "attempt 0", 10.01, 10.2),
-        Span("PodSandboxStatus", "", 10.2, 10.21),
-        Span("pull image", EVIL, 10.05, 10.15, "no such <host>"),
-        Span("write status", "Running, Ready", 10.38, 10.4),
-        Span("runtime sync", "", 10.01, 10.38),
+        Span(Step.VOLUMES, "", 10.0, 10.01),
+        Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.01, 10.2),
+        Span(Call.POD_SANDBOX_STATUS, "", 10.2, 10.21),
+        Span(Call.PULL_IMAGE, EVIL, 10.05, 10.15, "no such <host>"),
+        Span(Call.WRITE_STATUS, "Running, Ready", 10.38, 10.4),
+        Span(Step.RUNTIME, "", 10.01, 10.38),
     ]
     return trace
 
@@ -165,7 +166,7 @@ def test_runs_of_init_containers_are_part_of_the_start() -> None:
 def test_what_goes_on_is_drawn_to_now() -> None:
     trace = start()
     trace.chapter = Chapter.END
-    trace.open[1] = Span("StopContainer", "main", 11.0, until=41.0)
+    trace.open[1] = Span(Call.STOP_CONTAINER, "main", 11.0, until=41.0)
     end = drawn(trace).end
     assert end is not None
     assert end.total is None

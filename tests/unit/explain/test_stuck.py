@@ -12,6 +12,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.stuck import AGAIN_S, REASON, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.entry import WriteProblem
+from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import NOW, doing, facts, failed
 from tests.unit.explain.test_verdict import DELETED, HELD
 from tests.unit.podworkers.builders import make_pod
@@ -22,23 +23,31 @@ DONE: dict[str, Any] = {**RELEASING, "finished": True}
 CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("runs", {}, None),
     ("within its grace period", {"worker": {**LATE, "terminating_at": NOW - 39}}, None),
-    ("hook", {"trace": doing("preStop hook", "main", 41, 30), "worker": LATE}, "hook main"),
-    ("signal", {"trace": doing("StopContainer", "main", 41), "worker": LATE}, "grace period main"),
-    ("call", {"trace": doing("StopPodSandbox", "ab", 9), "worker": LATE}, "runtime call ab"),
+    ("hook", {"trace": doing(Call.PRE_STOP, "main", 41, 30), "worker": LATE}, "hook main"),
+    (
+        "signal",
+        {"trace": doing(Call.STOP_CONTAINER, "main", 41), "worker": LATE},
+        "grace period main",
+    ),
+    ("call", {"trace": doing(Call.STOP_POD_SANDBOX, "ab", 9), "worker": LATE}, "runtime call ab"),
     ("runtime", {"runtime_error": "it is down", "worker": LATE}, "runtime"),
     (
         "kill fails",
-        {"last_step": failed("kill", "no answer", Stage.TERMINATING), "worker": LATE},
+        {"last_step": failed(Step.KILL, "no answer", Stage.TERMINATING), "worker": LATE},
         "stop",
     ),
     ("nothing known", {"worker": LATE}, "worker"),
     ("just stopped", {"worker": {**RELEASING, "terminated_at": NOW - 9}}, None),
     (
         "volumes fail",
-        {"last_step": failed("volumes", "busy", Stage.TERMINATED), "worker": RELEASING},
+        {"last_step": failed(Step.VOLUMES, "busy", Stage.TERMINATED), "worker": RELEASING},
         "volume",
     ),
-    ("volumes hang", {"trace": doing("take volumes down", "", 9), "worker": RELEASING}, "release"),
+    (
+        "volumes hang",
+        {"trace": doing(Call.TAKE_VOLUMES_DOWN, "", 9), "worker": RELEASING},
+        "release",
+    ),
     (
         "API",
         {"worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},

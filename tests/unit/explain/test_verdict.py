@@ -15,6 +15,7 @@ from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status.entry import WriteProblem
+from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import (
     NOW,
     doing,
@@ -158,37 +159,40 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ),
     (
         "volume",
-        {"status": not_ready(), "last_step": failed("volumes", "Unable to mount v: no secret s")},
+        {
+            "status": not_ready(),
+            "last_step": failed(Step.VOLUMES, "Unable to mount v: no secret s"),
+        },
         "not running: Unable to mount v: no secret s; next try in 42s",
         False,
     ),
     (
         "network",
-        {"status": not_ready(), "last_step": failed("network_gate", "network is not ready: cni")},
+        {"status": not_ready(), "last_step": failed(Step.NETWORK, "network is not ready: cni")},
         "not running: network is not ready: cni; next try in 42s",
         False,
     ),
     (
         "pulling",
-        {"status": not_ready(), "trace": doing("pull image", "big:1", 65)},
+        {"status": not_ready(), "trace": doing(Call.PULL_IMAGE, "big:1", 65)},
         "not running: image big:1 is being pulled for 1m5s",
         False,
     ),
     (
         "sandbox hangs",
-        {"status": not_ready(), "trace": doing("RunPodSandbox", "attempt 0", 90)},
+        {"status": not_ready(), "trace": doing(Call.RUN_POD_SANDBOX, "attempt 0", 90)},
         "not running: the runtime is making the sandbox for 1m30s",
         False,
     ),
     (
         "some call hangs",
-        {"status": not_ready(), "trace": doing("CreateContainer", "main", 9)},
+        {"status": not_ready(), "trace": doing(Call.CREATE_CONTAINER, "main", 9)},
         "not running: CreateContainer main takes for 9s",
         False,
     ),
     (
         "many pods start",
-        {"status": not_ready(), "trace": doing("wait for a place to start in", "", 2)},
+        {"status": not_ready(), "trace": doing(Call.START_PLACE, "", 2)},
         "not running: other pods start before it for 2s",
         False,
     ),
@@ -272,7 +276,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "pod": DELETED,
             "worker": ENDING,
-            "trace": doing("StopContainer", "main", 10, 30),
+            "trace": doing(Call.STOP_CONTAINER, "main", 10, 30),
         },
         "terminating for 10s: container main has not ended 10s after being asked to; it is "
         "killed in 20s",
@@ -280,13 +284,13 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
     ),
     (
         "many pods stop",
-        {"pod": DELETED, "worker": ENDING, "trace": doing("wait for a place to stop in", "", 2)},
+        {"pod": DELETED, "worker": ENDING, "trace": doing(Call.STOP_PLACE, "", 2)},
         "terminating for 10s: other pods stop before it for 2s",
         False,
     ),
     (
         "preStop hook",
-        {"pod": DELETED, "worker": ENDING, "trace": doing("preStop hook", "main", 10, 30)},
+        {"pod": DELETED, "worker": ENDING, "trace": doing(Call.PRE_STOP, "main", 10, 30)},
         "terminating for 10s: container main: preStop hook for 10s, given up in 20s",
         False,
     ),
@@ -295,7 +299,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "pod": DELETED,
             "worker": ENDING,
-            "last_step": failed("kill", "error killing pod: no answer", Stage.TERMINATING),
+            "last_step": failed(Step.KILL, "error killing pod: no answer", Stage.TERMINATING),
         },
         "terminating for 10s: error killing pod: no answer; next try in 42s",
         False,
@@ -305,7 +309,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "pod": DELETED,
             "worker": ENDED,
-            "last_step": failed("volumes", "v is busy", Stage.TERMINATED),
+            "last_step": failed(Step.VOLUMES, "v is busy", Stage.TERMINATED),
         },
         "its containers have stopped, but it is not released: v is busy; next try in 42s",
         False,

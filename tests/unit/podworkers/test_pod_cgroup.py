@@ -6,7 +6,6 @@ from typing import Any
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import UpdateType
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_syncer import EMPTY, Setup
 from tests.virtual_time import on_virtual_time
@@ -38,7 +37,7 @@ def setup_with(tmp_path: Any, **how: Any) -> Setup:
 
 
 async def sync(made: Setup, status: Any) -> Any:
-    return await made.syncer.sync_pod(UpdateType.SYNC, make_pod(), None, status, lambda: False)
+    return await made.syncer.sync_pod(make_pod(), None, status, lambda: False)
 
 
 @on_virtual_time

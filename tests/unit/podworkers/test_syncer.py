@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,20 @@ from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
+from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import ReasonCache
-from kubeletpy.podworkers.services import SyncServices
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.podworkers.steps.cgroup import PodCgroup
+from kubeletpy.podworkers.steps.directories import Directories
+from kubeletpy.podworkers.steps.mirror import MirrorPod
+from kubeletpy.podworkers.steps.network import NetworkGate
+from kubeletpy.podworkers.steps.probes import Probes
+from kubeletpy.podworkers.steps.pull_secrets import PullSecrets
+from kubeletpy.podworkers.steps.runtime import RuntimeSync
+from kubeletpy.podworkers.steps.volumes import Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer
+from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
 from kubeletpy.runtime_manager.protocol import ProbeResults, SyncPodRequest
 from kubeletpy.runtime_manager.results import (
     Decision,
@@ -43,8 +51,6 @@ EMPTY = PodRuntimeStatus("uid-web", "web", "default")
 class Rooms:
     """Every room of a sync in one object; notes what is asked of it, in order."""
 
-    runtime_name = "fake"
-
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.statuses: list[tuple[Any, bool]] = []
@@ -55,7 +61,7 @@ class Rooms:
         self.volume_error: str = ""
         self.request: SyncPodRequest | None = None
         self.kill_args: Any = None
-        self.ended: Any = None
+        self.ends_with: Any = None
         """What kill_pod tells while sandboxes stop."""
         self.finished = False
 
@@ -82,9 +88,9 @@ class Rooms:
     ) -> PodSyncResult:
         self.steps.append("kill")
         self.kill_args = (pod, grace)
-        if self.ended is not None:
+        if self.ends_with is not None:
             assert on_stopped is not None
-            on_stopped(self.ended)
+            on_stopped(self.ends_with)
             self.steps.append("sandbox stops")
         return self.result
 
@@ -128,6 +134,16 @@ class Rooms:
     def status_stored(self, pod: Pod, status: Any) -> None:
         pass
 
+    # resizes
+    def conditions(self, uid: str) -> Any:
+        return ()
+
+    def synced(self, pod: Pod, outcome: Any) -> bool:
+        return False
+
+    def ended(self, uid: str) -> None:
+        pass
+
     # mirrors
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
         self.steps.append("mirror")
@@ -147,24 +163,57 @@ class Api:
 
 
 class Setup:
-    def __init__(self, tmp_path: Path, **changes: Any) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        *,
+        network_error: Callable[[], str] = lambda: "",
+        kube_api: Any = None,
+        cgroups: Any = None,
+    ) -> None:
         self.rooms, self.recorder, self.cache = Rooms(), Recorder(), PodStatusCache()
         rooms: Any = self.rooms
-        self.services = replace(
-            SyncServices(
-                runtime=rooms,
-                statuses=rooms,
-                volumes=rooms,
-                probes=rooms,
-                cache=self.cache,
-                recorder=self.recorder,
-                clock=LoopClock(),
-                pods_dir=tmp_path / "pods",
-                mirrors=rooms,
-            ),
-            **changes,
+        reasons = ReasonCache()
+        self.composer = StatusComposer(
+            rooms,
+            self.cache,
+            self.recorder,
+            LoopClock(),
+            probes=rooms,
+            reasons=reasons,
+            resizes=rooms,
+            actuated=ActuatedInMemory(),
+            runtime_name="fake",
         )
-        self.syncer = KubePodSyncer(self.services)
+        runtime = RuntimeSync(
+            rooms,
+            self.composer,
+            self.cache,
+            probes=rooms,
+            reasons=reasons,
+            resizes=rooms,
+            is_told=lambda uid: True,
+            decided=lambda uid, decisions: None,
+        )
+        groups = [PodCgroup(cgroups, rooms, self.cache, self.recorder)] if cgroups else []
+        self.syncer = KubePodSyncer(
+            [
+                NetworkGate(network_error, self.recorder),
+                *groups,
+                MirrorPod(rooms),
+                Directories(tmp_path / "pods", self.recorder),
+                Volumes(rooms, self.recorder),
+                PullSecrets(kube_api, self.recorder),
+                Probes(rooms),
+                runtime,
+            ],
+            self.composer,
+            rooms,
+            self.cache,
+            probes=rooms,
+            recorder=self.recorder,
+            clock=LoopClock(),
+        )
         self.terminating = False
 
     async def sync(
@@ -174,7 +223,7 @@ class Setup:
         mirror: Pod | None = None,
     ) -> SyncOutcome:
         return await self.syncer.sync_pod(
-            UpdateType.CREATE, pod or make_pod(), mirror, status, lambda: self.terminating
+            pod or make_pod(), mirror, status, lambda: self.terminating
         )
 
 
@@ -409,7 +458,7 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
     tmp_path: Path, deleting: int | None
 ) -> None:
     s = Setup(tmp_path)
-    s.rooms.ended = runtime_status(state=E, at=8, exit_code=137)
+    s.rooms.ends_with = runtime_status(state=E, at=8, exit_code=137)
     s.rooms.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
     pod = make_pod(deleting=deleting)
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.api import types as api
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
@@ -60,6 +62,9 @@ class RecordingSyncer:
         self.calls: list[tuple[str, float]] = []
         self.graces: list[int] = []
         self.pods: list[Pod] = []
+        self.refreshed: list[tuple[Pod, Pod | None, StatusOverride | None]] = []
+        self.rejected: list[tuple[str, Rejection]] = []
+        self.on_reject: Callable[[Pod, Rejection], None] = lambda pod, rejection: None
         self.on_sync: Callable[[], Awaitable[SyncOutcome]] = self._ok
         self.on_terminate: Callable[[], Awaitable[SyncOutcome]] = self._ok
         self.on_finish: Callable[[], Awaitable[SyncOutcome]] = self._ok
@@ -72,7 +77,6 @@ class RecordingSyncer:
 
     async def sync_pod(
         self,
-        update_type: UpdateType,
         pod: Pod,
         mirror: Pod | None,
         status: PodRuntimeStatus,
@@ -101,6 +105,13 @@ class RecordingSyncer:
         self._note("finish")
         return await self.on_finish()
 
+    def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
+        self.refreshed.append((pod, mirror, override))
+
+    def reject(self, pod: Pod, rejection: Rejection) -> None:
+        self.rejected.append((pod.uid, rejection))
+        self.on_reject(pod, rejection)
+
     @property
     def verbs(self) -> list[str]:
         return [verb for verb, _ in self.calls]
@@ -110,11 +121,21 @@ def make_workers(
     syncer: RecordingSyncer, cache: PodStatusCache, runtime: Any, recorder: Recorder, **more: Any
 ) -> PodWorkers:
     """Workers whose jitter is the same each time."""
-    return PodWorkers(syncer, cache, runtime, recorder, LoopClock(), rng=random.Random(1), **more)
+    return PodWorkers(
+        WorkerMachine(),
+        syncer,
+        syncer,
+        cache,
+        runtime=runtime,
+        recorder=recorder,
+        clock=LoopClock(),
+        rng=random.Random(1),
+        **more,
+    )
 
 
 class Setup:
-    def __init__(self, populated: bool = True) -> None:
+    def __init__(self, populated: bool = True, **more: Any) -> None:
         self.syncer, self.runtime, self.recorder = RecordingSyncer(), FakeRuntime(), Recorder()
         self.cache = PodStatusCache()
         self.cache.populated = populated
@@ -127,6 +148,7 @@ class Setup:
             self.recorder,
             event_log=self.log.append,
             metrics=self.metrics.workers,
+            **more,
         )
 
     def send(self, kind: UpdateType, pod: Pod | None = None, **kwargs: Any) -> None:
@@ -393,3 +415,68 @@ async def test_containers_of_a_pod_are_counted_at_its_first_step_only() -> None:
     setup.send(UpdateType.KILL, None, runtime_pod=runtime_status("uid-orphan"))
     await settle()
     assert setup.counted() == (2, 4), "a pod that only the runtime knows is none of ours"
+
+
+@on_virtual_time
+async def test_what_a_probe_found_is_shown_while_a_step_runs() -> None:
+    pod, mirror = make_pod(), None
+    s = Setup(current_pod=lambda uid: (pod, mirror))
+    release = asyncio.Event()
+
+    async def busy() -> SyncOutcome:
+        await release.wait()
+        return SyncOutcome()
+
+    s.syncer.on_sync = busy
+    s.workers.refresh_status(UID)
+    s.send(UpdateType.CREATE, pod)
+    await settle()
+    assert s.syncer.refreshed == [], "before the first step nothing is known of it"
+    s.workers.refresh_status(UID)
+    assert s.syncer.refreshed == [(pod, None, None)]
+    release.set()
+    await settle()
+    assert s.syncer.verbs == ["sync"], "it needs no step of its own"
+
+
+@on_virtual_time
+async def test_the_status_of_a_pod_that_is_evicted_goes_on_saying_so() -> None:
+    pod = make_pod()
+    s = Setup(current_pod=lambda uid: (pod, None))
+    s.send(UpdateType.CREATE, pod)
+    await settle()
+    stopped = asyncio.Event()
+
+    async def stopping() -> SyncOutcome:
+        await stopped.wait()
+        return SyncOutcome()
+
+    def evicted(status: api.PodStatus) -> api.PodStatus:
+        return {**status, "reason": "Evicted"}
+
+    s.syncer.on_terminate = stopping
+    s.send(UpdateType.KILL, pod, kill=KillOptions(evict=True, status_override=evicted))
+    await settle()
+    s.workers.refresh_status(UID)
+    assert s.syncer.refreshed == [(pod, None, evicted)]
+    stopped.set()
+    await settle()
+    s.workers.refresh_status(UID)
+    assert len(s.syncer.refreshed) == 1, "how it ended is told already"
+
+
+@on_virtual_time
+async def test_a_refused_pod_has_a_status_and_no_step() -> None:
+    s = Setup()
+    rejection = Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
+    s.workers.reject(make_pod(), rejection)
+    await settle()
+    assert s.syncer.rejected == [(UID, rejection)]
+    assert s.syncer.verbs == []
+    assert s.workers.machine.records == {}
+    (entry,) = s.workers.notes.history.of(UID)
+    assert entry.decision.why == "OutOfcpu: Node didn't have enough resource: cpu"
+    s.send(UpdateType.CREATE)
+    s.send(UpdateType.KILL)
+    s.workers.reject(make_pod(), rejection)
+    assert len(s.syncer.rejected) == 1, "a pod that is ending says how it ended"

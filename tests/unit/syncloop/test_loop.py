@@ -16,6 +16,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
@@ -70,6 +71,9 @@ class Node:
         self.deleted_mirrors: list[str] = []
         self.found: list[NodePods] = []
         self.told: list[str] = []
+        self.syncer.on_reject = lambda pod, rejection: self.statuses.set_status(
+            pod, rejected_status(pod, rejection)
+        )
         self.workers = make_workers(
             self.syncer,
             self.cache,

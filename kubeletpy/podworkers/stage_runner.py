@@ -15,6 +15,7 @@ from kubeletpy.podworkers.records import RunStep, Stage
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, phase
 
 
@@ -59,7 +60,6 @@ class StepRunner:
         match step.stage:
             case Stage.SYNC:
                 return await self._syncer.sync_pod(
-                    work.type,
                     pod,
                     work.mirror,
                     status,
@@ -79,7 +79,7 @@ class StepRunner:
             return usable
         if self._cache.known_absent(pod.uid):
             return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        with phase("ask the runtime for the pod"):
+        with phase(Call.READ_POD):
             status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
         if status.empty and self._cache.get(pod.uid) is None:
             self._cache.confirm_absent(pod.uid)

@@ -15,7 +15,11 @@ from kubeletpy.images.pull_secrets import MalformedPullSecret, decode_pull_secre
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.runtime_manager.protocol import PullSecret
+from kubeletpy.trace.names import Step
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +27,23 @@ FORBIDDEN_RETRIES = (0.03, 0.1, 0.3)
 """Seconds: the authorizer's graph may learn of a new pod some milliseconds after we do."""
 MAX_SECRETS = 100
 """Names of one pod that are fetched; the rest counts as missing."""
+
+
+class PullSecrets(SyncStep):
+    """Credentials, when a container may have to be started."""
+
+    name = Step.PULL_SECRETS
+
+    def __init__(self, api: KubeApi | None, recorder: EventRecorder) -> None:
+        """``api`` None: standalone."""
+        self._api = api
+        self._recorder = recorder
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Fetch them; what is missing costs an event."""
+        if not _all_run(sync.pod, sync.status):
+            sync.pull_secrets = await fetch_pull_secrets(self._api, sync.pod, self._recorder)
+        return None
 
 
 async def fetch_pull_secrets(
@@ -51,6 +72,11 @@ async def fetch_pull_secrets(
             "attempting to pull the image may not succeed.",
         )
     return tuple(found)
+
+
+def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:
+    running = {container.name for container in status.running_containers}
+    return all(container["name"] in running for container in pod.containers)
 
 
 def _names(pod: Pod) -> list[str]:

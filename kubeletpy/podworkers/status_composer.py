@@ -1,0 +1,200 @@
+"""Makes the API status of a pod out of what the rooms know, and has it kept and written.
+
+The workers' own: nobody else gives the status manager a status, so that all that is said of a pod
+is said in one order. Gathers inputs only; what a status says is decided by
+:mod:`kubeletpy.status.generate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.api import types as api
+from kubeletpy.api.times import parse_time
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import NORMAL, EventRecorder, pod_reference
+from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.pods.qos import qos_class
+from kubeletpy.pods.restart_rules import restart_all_active
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sandbox_changed import decide_sandbox
+from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
+from kubeletpy.podworkers.protocol import StatusOverride
+from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources
+from kubeletpy.status.generate import (
+    DEADLINE_MESSAGE,
+    DEADLINE_REASON,
+    TERMINAL,
+    StatusInputs,
+    generate_api_pod_status,
+)
+from kubeletpy.status.generate import deadline as pod_deadline
+from kubeletpy.status.protocol import StatusManager
+
+
+class ResizeConditions(Protocol):
+    """What a status says of resizes in place."""
+
+    def conditions(self, uid: str) -> Sequence[api.PodCondition]:
+        """The conditions of a pod that tell of a resize."""
+        ...
+
+    def ended(self, uid: str) -> None:
+        """The pod has run to its end."""
+        ...
+
+
+class StatusComposer:
+    """Composes and stores the API status of pods."""
+
+    def __init__(
+        self,
+        statuses: StatusManager,
+        cache: PodStatusCache,
+        recorder: EventRecorder,
+        clock: Clock,
+        *,
+        probes: ProbeManager,
+        reasons: ReasonCache,
+        resizes: ResizeConditions,
+        actuated: ActuatedResources,
+        runtime_name: str,
+        recursive_read_only: Collection[str] = (),
+        host_ips: Sequence[str] = (),
+        agent_started_at: float = 0.0,
+        looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
+        metrics: WorkerMetrics | None = None,
+    ) -> None:
+        """Args:
+        reasons: why containers could not be started.
+        actuated: what pods and containers were last given, for what the runtime does not tell.
+        runtime_name: as container ids carry it.
+        recursive_read_only: runtime handlers that can mount read-only down to the mounts below;
+            "" is the default one.
+        agent_started_at: Unix seconds.
+        looked_at: told what the runtime has of a pod whenever its status is made.
+        """
+        self._statuses = statuses
+        self._cache = cache
+        self._probes = probes
+        self._reasons = reasons
+        self._resizes = resizes
+        self._actuated = actuated
+        self._recorder = recorder
+        self._clock = clock
+        self._runtime_name = runtime_name
+        self._recursive_read_only = recursive_read_only
+        self._host_ips = host_ips
+        self._agent_started_at = agent_started_at
+        self._looked_at = looked_at
+        self._metrics = metrics or NoWorkerMetrics()
+
+    def store(
+        self,
+        pod: Pod,
+        mirror: Pod | None,
+        status: PodRuntimeStatus,
+        *,
+        terminated: bool = False,
+        override: StatusOverride | None = None,
+    ) -> bool:
+        """Compose and store; whether the phase is terminal.
+
+        A terminal phase is held back from the API only while a container runs.
+        """
+        if terminated:
+            self._resizes.ended(pod.uid)
+        self._looked_at(pod, status)
+        kept = self._statuses.get_status(pod.uid)
+        shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
+        old = kept if kept is not None else shown.status
+        new = generate_api_pod_status(
+            StatusInputs(
+                pod=pod,
+                runtime=status,
+                runtime_name=self._runtime_name,
+                old=old,
+                now=self._clock.now(),
+                sandbox_usable=not decide_sandbox(pod, status).create,
+                restarting_all=restart_all_active(pod, status),
+                recursive_read_only=_handler(status) in self._recursive_read_only,
+                host_ips=self._host_ips,
+                # whose end has come waits for no start: its last exit is the truth about it
+                start_errors={} if terminated else self._reasons.get(pod.uid),
+                probes=self._probes.results(pod),
+                terminated=terminated,
+                agent_started_at=self._agent_started_at,
+                resize_conditions=self._resizes.conditions(pod.uid),
+                actuated=self._given(pod),
+                actuated_pod=self._actuated.get_pod_level(pod.uid),
+            )
+        )
+        if override is not None:
+            new = override(new)
+        self._notice(pod, old, new)
+        may_run = not terminated and bool(status.running_containers)
+        self._statuses.set_status(pod, new, containers_may_run=may_run)
+        self._probes.status_stored(pod, new)
+        return new.get("phase") in TERMINAL
+
+    def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
+        """Compose the status anew from what is known, if there is one already."""
+        status = self._cache.status(pod.uid)
+        if status is not None and self._statuses.get_status(pod.uid) is not None:
+            self.store(pod, mirror, status, override=override)
+
+    def reject(self, pod: Pod, rejection: Rejection) -> None:
+        """The status of a pod that this node refuses to run."""
+        self._statuses.set_status(pod, rejected_status(pod, rejection), containers_may_run=False)
+
+    def deadline(self, pod: Pod) -> float | None:
+        """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""
+        kept = self._statuses.get_status(pod.uid) or pod.status
+        return pod_deadline(pod, kept.get("startTime"))
+
+    def shows_end(self, uid: str) -> bool:
+        """Whether the pod's newest status is terminal."""
+        return (self._statuses.get_status(uid) or {}).get("phase") in TERMINAL
+
+    def finish(self, pod: Pod) -> None:
+        """Settle the status of a pod that has ended and holds nothing any more."""
+        self._statuses.finish(pod)
+
+    def _given(self, pod: Pod) -> dict[str, api.ResourceRequirements]:
+        found = {}
+        for container in (*pod.init_containers, *pod.containers):
+            name = container["name"]
+            if (given := self._actuated.get(pod.uid, name)) is not None:
+                found[name] = given
+        return found
+
+    def _notice(self, pod: Pod, old: api.PodStatus, new: api.PodStatus) -> None:
+        if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:
+            self._recorder.event(pod_reference(pod), NORMAL, DEADLINE_REASON, DEADLINE_MESSAGE)
+        if new.get("phase") == "Running" and old.get("phase") in (None, "", "Pending"):
+            seen = pod.annotations.get(CONFIG_SEEN)
+            if seen:
+                self._metrics.pod_running(self._clock.now() - parse_time(seen))
+
+
+def rejected_status(pod: Pod, rejection: Rejection) -> api.PodStatus:
+    """The status of a refused pod: Failed until somebody deletes it."""
+    status: api.PodStatus = {
+        "phase": "Failed",
+        "reason": rejection.reason,
+        "message": f"Pod was rejected: {rejection.message}",
+        "qosClass": qos_class(pod).value,
+    }
+    if pod.generation:
+        status["observedGeneration"] = pod.generation
+    return status
+
+
+def _handler(status: PodRuntimeStatus) -> str:
+    """The runtime handler that the newest sandbox was made with."""
+    return status.sandboxes[0].runtime_handler if status.sandboxes else ""

@@ -1,0 +1,80 @@
+"""The pod's cgroup with its limits, before anything is put in it; removed after everything."""
+
+from __future__ import annotations
+
+import logging
+
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.protocol import PodCgroupKeeper
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.spans import phase
+
+log = logging.getLogger(__name__)
+
+
+class PodCgroup(SyncStep):
+    """Containers that run although it is gone are out of every limit: they are stopped first."""
+
+    name = Step.CGROUP
+
+    def __init__(
+        self,
+        cgroups: PodCgroupKeeper,
+        runtime: RuntimeManager,
+        cache: PodStatusCache,
+        recorder: EventRecorder,
+    ) -> None:
+        self._cgroups = cgroups
+        self._runtime = runtime
+        self._cache = cache
+        self._recorder = recorder
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Make it if it is not there."""
+        try:
+            if not self._cgroups.exists(sync.pod) and _some_run(sync.pod, sync.status):
+                await self._stop_unlimited(sync)
+            self._cgroups.ensure(sync.pod)
+        except CgroupError as error:
+            message = f"unable to ensure pod container exists: {error}"
+            return self._failed(sync.pod, "FailedCreatePodContainer", message)
+        return None
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """Remove it."""
+        try:
+            with phase(Call.REMOVE_CGROUP):
+                await self._cgroups.destroy(pod)
+        except CgroupError as error:
+            message = f"cgroup not removed: {error}"
+            return self._failed(pod, "FailedRemovePodContainer", message)
+        return None
+
+    async def _stop_unlimited(self, sync: PodSync) -> None:
+        pod = sync.pod
+        log.warning("pod runs without its cgroup: it is stopped", extra={"pod": pod.key})
+        result = await self._runtime.kill_pod(pod, sync.status, None)
+        if result.status is not None:
+            self._cache.set(result.status, own=True)
+            sync.status = self._cache.status(pod.uid) or result.status
+        if result.failed:
+            self._cache.invalidate(pod.uid)
+            raise CgroupError(
+                f"the pod runs without it and was not stopped: {result.error_message()}"
+            )
+
+    def _failed(self, pod: Pod, reason: str, message: str) -> SyncOutcome:
+        self._recorder.event(pod_reference(pod), WARNING, reason, message)
+        return SyncOutcome(error=message)
+
+
+def _some_run(pod: Pod, status: PodRuntimeStatus) -> bool:
+    names = {container["name"] for container in pod.containers}
+    return any(container.name in names for container in status.running_containers)

@@ -1,0 +1,44 @@
+"""{root}/pods/{uid} with what kubelet-aware tools expect in it.
+
+They are removed by housekeeping, which also finds those of pods that nobody remembers
+(:mod:`kubeletpy.podworkers.pod_directories`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.trace.names import Step
+
+
+class Directories(SyncStep):
+    """Makes a pod's directories."""
+
+    name = Step.DIRECTORIES
+
+    def __init__(self, pods_dir: Path, recorder: EventRecorder) -> None:
+        """``pods_dir``: ``{root}/pods``."""
+        self._pods_dir = pods_dir
+        self._recorder = recorder
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Make those that are not there."""
+        uid = sync.pod.uid
+        if (self._pods_dir / uid / "plugins").is_dir():
+            return None
+        try:
+            await asyncio.to_thread(_make, self._pods_dir, uid)
+        except OSError as error:
+            message = f"error making pod data directories: {error}"
+            self._recorder.event(pod_reference(sync.pod), WARNING, "Failed", message)
+            return SyncOutcome(error=message)
+        return None
+
+
+def _make(pods_dir: Path, uid: str) -> None:
+    for path in (pods_dir, pods_dir / uid, pods_dir / uid / "volumes", pods_dir / uid / "plugins"):
+        path.mkdir(mode=0o750, exist_ok=True)

@@ -1,0 +1,33 @@
+"""A static pod's picture in the API; what goes wrong there never stops the pod."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.trace.names import Step
+
+
+class MirrorKeeper(Protocol):
+    """Keeps the API's pictures of static pods."""
+
+    def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
+        """Have the mirror made, replaced or left. Never blocks: static pods start without API."""
+        ...
+
+
+class MirrorPod(SyncStep):
+    """Has the mirror seen to."""
+
+    name = Step.MIRROR
+
+    def __init__(self, mirrors: MirrorKeeper) -> None:
+        self._mirrors = mirrors
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """For static pods only."""
+        if sync.pod.is_static:
+            self._mirrors.reconcile(sync.pod, sync.mirror)
+        return None

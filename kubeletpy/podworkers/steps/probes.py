@@ -1,0 +1,28 @@
+"""Probe what runs."""
+
+from __future__ import annotations
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.trace.names import Step
+
+
+class Probes(SyncStep):
+    """Hands the pod to the prober, and takes it back."""
+
+    name = Step.PROBES
+
+    def __init__(self, probes: ProbeManager) -> None:
+        self._probes = probes
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """From now on; known ones go on."""
+        self._probes.add_pod(sync.pod)
+        return None
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """No more."""
+        self._probes.remove_pod(pod.uid)
+        return None

@@ -1,0 +1,172 @@
+"""The last step of a sync: the runtime sync, and what is made known of it.
+
+Must never decide what the runtime is to do: that is :mod:`kubeletpy.runtime_manager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
+from kubeletpy.runtime_manager.results import Decision, PodSyncResult, ResizeOutcome
+from kubeletpy.trace.names import Step
+
+MAX_ROUNDS = 20
+"""Runtime syncs in one step: more than any pod has stages, yet not without end."""
+EARLY_STATUS_AFTER = 1.0
+"""Seconds after the sandbox is there until its IPs are shown although containers still start: most
+pods are Running by then, also in a burst, and are spared a write (with 0.25 s a burst of 20 wrote
+2.9 times a pod, with 1 s 2.0 times)."""
+
+
+class ResizeObserver(Protocol):
+    """Keeps track of resizes in place."""
+
+    def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
+        """What came of a sync of the pod as it was allocated; whether the conditions changed."""
+        ...
+
+
+class RuntimeSync(SyncStep):
+    """The runtime sync, its reasons, and the status that follows, at once.
+
+    What was done may make the next thing possible (a sidecar runs: the containers may start), and
+    nobody else would tell us what we did ourselves: so as long as something was done, look again.
+    May be cancelled: what the runtime is doing then goes on, and the next sync waits for it.
+    """
+
+    name = Step.RUNTIME
+
+    def __init__(
+        self,
+        runtime: RuntimeManager,
+        composer: StatusComposer,
+        cache: PodStatusCache,
+        *,
+        probes: ProbeManager,
+        reasons: ReasonCache,
+        resizes: ResizeObserver,
+        is_told: Callable[[str], bool],
+        decided: Callable[[str, Sequence[Decision]], None],
+    ) -> None:
+        """Args:
+        is_told: whether the API has the newest status of a pod (by uid).
+        decided: told of what is decided about a pod before it is done.
+        """
+        self._runtime = runtime
+        self._composer = composer
+        self._cache = cache
+        self._probes = probes
+        self._reasons = reasons
+        self._resizes = resizes
+        self._is_told = is_told
+        self._decided = decided
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Until there is nothing more to do; ends the sync."""
+        told: list[Decision] = []
+        decisions: list[Decision] = []
+        for _ in range(MAX_ROUNDS):
+            result = await self._round(sync, told)
+            decisions += [one for one in result.decisions if one not in told]
+            terminal = self._take_over(sync, result) or (result.ended and not result.failed)
+            stop = terminal or not result.acted or not _only_waits(result)
+            if stop or sync.is_terminating():
+                break
+        return SyncOutcome(
+            terminal=terminal,
+            error="" if terminal else result.error_message(),
+            waiting=_is_held_back(result),
+            retry_at=result.retry_at,
+            decisions=tuple(decisions),
+        )
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """Why its containers did not start matters no more."""
+        self._reasons.forget(pod.uid)
+        return None
+
+    async def _round(self, sync: PodSync, told: list[Decision]) -> PodSyncResult:
+        early = _EarlyStatus(sync, self._cache, self._composer)
+
+        def planned(decisions: Sequence[Decision]) -> None:
+            told.extend(decisions)
+            self._decided(sync.pod.uid, decisions)
+
+        try:
+            return await self._runtime.sync_pod(
+                SyncPodRequest(
+                    pod=sync.pod,
+                    status=sync.status,
+                    probes=self._probes.results(sync.pod),
+                    pull_secrets=sync.pull_secrets,
+                    volume_mounts=sync.mounts,
+                    on_sandbox_ready=early.sandbox_ready,
+                    is_terminating=sync.is_terminating,
+                    on_plan=planned,
+                    told=lambda: self._is_told(sync.pod.uid),
+                )
+            )
+        finally:
+            early.cancel()
+
+    def _take_over(self, sync: PodSync, result: PodSyncResult) -> bool:
+        """Keep what the runtime sync found out; whether the pod has run to its end."""
+        uid = sync.pod.uid
+        self._reasons.update(uid, result)
+        if result.status is not None:
+            self._cache.set(result.status, own=True)
+        elif result.failed:
+            self._cache.invalidate(uid)
+        resized = result.sync_error is None and self._resizes.synced(sync.pod, result.resize)
+        news = result.acted or result.failed or result.start_errors or resized
+        if sync.is_terminating() or not news:
+            return False
+        sync.status = self._cache.usable(uid) or result.status or sync.status
+        return self._composer.store(sync.pod, sync.mirror, sync.status)
+
+
+def _is_held_back(result: PodSyncResult) -> bool:
+    return result.sync_error is None and all(
+        step.error is None or step.error.code.endswith("BackOff") for step in result.results
+    )
+
+
+def _only_waits(result: PodSyncResult) -> bool:
+    """Whether all that failed is that containers wait out their backoff: the others may go on."""
+    return result.sync_error is None and all(
+        step.error is None or step.error.code == CRASH_LOOP for step in result.results
+    )
+
+
+class _EarlyStatus:
+    """Shows the pod's IPs early when its containers take long to start."""
+
+    def __init__(self, sync: PodSync, cache: PodStatusCache, composer: StatusComposer) -> None:
+        self._sync = sync
+        self._cache = cache
+        self._composer = composer
+        self._timer: asyncio.TimerHandle | None = None
+
+    def sandbox_ready(self, status: PodRuntimeStatus) -> None:
+        self._cache.set(status, own=True)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(EARLY_STATUS_AFTER, self._store, status)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _store(self, status: PodRuntimeStatus) -> None:
+        if not self._sync.is_terminating():
+            self._composer.store(self._sync.pod, self._sync.mirror, status)

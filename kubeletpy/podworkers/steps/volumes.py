@@ -1,0 +1,45 @@
+"""Everything mounted before any container is made, and taken down when the pod has ended."""
+
+from __future__ import annotations
+
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.spans import phase
+from kubeletpy.volumes.protocol import VolumeError, VolumeManager
+
+
+class Volumes(SyncStep):
+    """Asks the volume manager."""
+
+    name = Step.VOLUMES
+
+    def __init__(self, volumes: VolumeManager, recorder: EventRecorder) -> None:
+        self._volumes = volumes
+        self._recorder = recorder
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Set them up."""
+        try:
+            sync.mounts = await self._volumes.set_up(sync.pod)
+        except VolumeError as error:
+            message = f"Unable to attach or mount volumes: {error}"
+            return self._failed(sync.pod, error, "FailedMount", message)
+        return None
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """Take them down."""
+        try:
+            with phase(Call.TAKE_VOLUMES_DOWN):
+                await self._volumes.tear_down(pod.uid)
+        except VolumeError as error:
+            message = f"Unable to take down volumes: {error}"
+            return self._failed(pod, error, "FailedUnMount", message)
+        return None
+
+    def _failed(self, pod: Pod, error: VolumeError, reason: str, message: str) -> SyncOutcome:
+        if not error.told:
+            self._recorder.event(pod_reference(pod), WARNING, reason, message)
+        return SyncOutcome(error=message)

@@ -1,0 +1,55 @@
+"""The names of what is done for a pod: the same in outcomes, traces, timelines, logs and explain.
+
+A *step* is an entry of a worker's list, a *call* is one thing done within it. The values are what
+people read; code compares the members. Pure.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Step(StrEnum):
+    """What a worker does for a pod, one after the other."""
+
+    STATUS = "compute status"
+    NETWORK = "network gate"
+    CGROUP = "pod cgroup"
+    MIRROR = "mirror pod"
+    DIRECTORIES = "directories"
+    VOLUMES = "volumes"
+    PULL_SECRETS = "pull secrets"
+    PROBES = "probes"
+    RUNTIME = "runtime sync"
+    KILL = "kill"
+
+
+class Call(StrEnum):
+    """What is done, or waited for, within a step. CRI calls have their own names."""
+
+    READ_POD = "ask the runtime for the pod"
+    SETTLE = "wait for the runtime to end an earlier call"
+    START_PLACE = "wait for a place to start in"
+    STOP_PLACE = "wait for a place to stop in"
+    LOOK_UP_IMAGE = "look image up"
+    PULL_IMAGE = "pull image"
+    RUN_POD_SANDBOX = "RunPodSandbox"
+    POD_SANDBOX_STATUS = "PodSandboxStatus"
+    STOP_POD_SANDBOX = "StopPodSandbox"
+    CREATE_CONTAINER = "CreateContainer"
+    START_CONTAINER = "StartContainer"
+    STOP_CONTAINER = "StopContainer"
+    STOP_ORDER = "wait for the containers before it"
+    POST_START = "postStart hook"
+    PRE_STOP = "preStop hook"
+    RESIZE = "resize"
+    WRITE_STATUS = "write status"
+    TAKE_VOLUMES_DOWN = "take volumes down"
+    REMOVE_CGROUP = "remove cgroup"
+    WAIT_FOR_WORKER = "wait for its worker"
+    """Before the first step; drawn, never traced."""
+    INIT_RUNS = "init container runs"
+    """Known from how it ended; drawn, never traced."""
+
+
+Name = Step | Call
