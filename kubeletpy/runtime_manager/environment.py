@@ -72,9 +72,13 @@ def build_environment(
         )
     services = service_variables(inputs.services or (), pod.namespace, links)
     variables: dict[str, str] = {}
+    size = 0
     for group in container.get("envFrom") or ():
-        variables.update(_group(group, inputs.sources))
-    size = sum(map(len, variables.values()))
+        found = _group(group, inputs.sources)
+        variables.update(found)
+        size += sum(map(len, found.values()))
+        if size > MAX_ENVIRONMENT:
+            raise _too_large()
 
     def known(name: str) -> str | None:
         found = variables.get(name)
@@ -94,12 +98,14 @@ def build_environment(
         variables[name] = value
         size += len(value)
         if size > MAX_ENVIRONMENT:
-            break
-    if size > MAX_ENVIRONMENT:
-        raise ContainerConfigError(f"the environment is larger than {MAX_ENVIRONMENT} characters")
+            raise _too_large()
     for name, value in services.items():
         variables.setdefault(name, value)
     return variables
+
+
+def _too_large() -> ContainerConfigError:
+    return ContainerConfigError(f"the environment is larger than {MAX_ENVIRONMENT} characters")
 
 
 def _group(group: api.EnvFromSource, sources: EnvSources | None) -> Mapping[str, str]:

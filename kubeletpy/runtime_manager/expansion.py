@@ -12,6 +12,10 @@ MAX_EXPANDED = 1 << 20
 """Characters; the kernel takes 128 KiB for one argument or variable."""
 
 
+MAX_TOTAL = 6 << 20
+"""Characters of all words of a command; the kernel takes no more of arguments and variables."""
+
+
 class ExpansionTooLong(ValueError):
     """The expanded text would be longer than any process could be given."""
 
@@ -54,4 +58,11 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
 
 def expand_all(texts: Iterable[str], variables: Mapping[str, str]) -> list[str]:
     """Expand a command or its arguments. Raises ExpansionTooLong."""
-    return [expand(text, variables.get) for text in texts]
+    words: list[str] = []
+    left = MAX_TOTAL
+    for text in texts:
+        words.append(expand(text, variables.get))
+        left -= len(words[-1])
+        if left < 0:
+            raise ExpansionTooLong(f"longer than {MAX_TOTAL} characters after expansion")
+    return words

@@ -26,6 +26,11 @@ from kubeletpy.volumes import etc_hosts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.sub_path import bind_sub_path
 
+MAX_MISSING = 10
+"""Variables that an error names."""
+MAX_SHOWN = 256
+"""Characters of an expression in an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFeatures:
@@ -86,7 +91,10 @@ class ContainerMounts:
         if any(spec.get("recursiveReadOnly") for spec in specs):
             handler = await self._handler(pod)
         recursive = handler in self._features.recursive_read_only
-        sub_paths = _sub_paths(pod, container, environment)
+        sub_paths: Mapping[int, list[str]] = {}
+        if any(spec.get("subPath") or spec.get("subPathExpr") for spec in specs):
+            # expansion and a large environment take their time
+            sub_paths = await asyncio.to_thread(_sub_paths, pod, container, environment)
         decided = [self._decide(m, specs[m.index], sub_paths, recursive) for m in mounts]
         hosts = etc_hosts.is_managed(pod, container, pod_ips)
         if not sub_paths and not hosts:
@@ -219,7 +227,13 @@ def _parts(path: str, expression: str) -> list[str]:
         if not expression:
             raise
         # what variables hold may be a secret
-        raise UnsafePath(f"{expression!r} does not become a path inside the volume") from error
+        raise UnsafePath(
+            f"{_cut(expression)!r} does not become a path inside the volume"
+        ) from error
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
 def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
@@ -238,5 +252,6 @@ def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
 
     path = expand(expression, look_up)
     if missing:
-        raise UnsafePath(f"{expression!r}: missing value for {', '.join(missing)}")
+        listed = ", ".join(missing[:MAX_MISSING])
+        raise UnsafePath(f"{_cut(expression)!r}: missing value for {_cut(listed)}")
     return path

@@ -1,10 +1,13 @@
-"""Reads one variable out of an env file (fileKeyRef): ``KEY='text'`` lines and comments.
+"""Reads the variables of an env file (fileKeyRef): ``KEY='text'`` lines and comments.
 
 Pure; the text is whatever a container wrote. Errors name lines, never values. Source:
 docs/reference/behaviour.md, h3; KEP-3721.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 MAX_FILE = 64 << 10
 """Bytes of a file that are read: more is an error."""
@@ -15,14 +18,38 @@ class EnvFileError(ValueError):
     """The file does not keep to the grammar; the message says where."""
 
 
-def find_value(text: str, key: str) -> str | None:
-    """The value of a key, the first wins; None when there is no such key.
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """What a file says, up to where it is malformed."""
 
-    Lines end in LF or CRLF.
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    problem: str = ""
 
-    Raises:
-        EnvFileError: what comes before the key is malformed.
-    """
+    def get(self, key: str) -> str | None:
+        """The value of a key; None when there is no such key.
+
+        Raises:
+            EnvFileError: the file is malformed, and does not have the key before that.
+        """
+        value = self.values.get(key)
+        if value is None and self.problem:
+            raise EnvFileError(self.problem)
+        return value
+
+
+def parse_env_file(text: str) -> EnvFile:
+    """All variables, the first of a name wins. Lines end in LF or CRLF."""
+    values: dict[str, str] = {}
+    try:
+        for name, value in _entries(text):
+            values.setdefault(name, value)
+    except EnvFileError as error:
+        return EnvFile(values, str(error))
+    return EnvFile(values)
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """Raises EnvFileError."""
     text = text.replace("\r\n", "\n")
     position, line = 0, 1
     while position < len(text):
@@ -34,8 +61,7 @@ def find_value(text: str, key: str) -> str | None:
         name, equals, value = stripped.partition("=")
         _check_name(name, equals, line)
         if value.startswith((" ", "\t")):
-            if name == key:
-                return ""  # as a shell has it
+            yield name, ""  # as a shell has it
             position, line = end + 1, line + 1
             continue
         if not value.startswith("'"):
@@ -48,11 +74,9 @@ def find_value(text: str, key: str) -> str | None:
         after = text[closing + 1 : end].lstrip(_SPACE)
         if after and not after.startswith("#"):
             raise _error(line, "there is text after the closing quote")
-        if name == key:
-            return text[opening + 1 : closing]
+        yield name, text[opening + 1 : closing]
         line += text.count("\n", position, end) + 1
         position = end + 1
-    return None
 
 
 def _check_name(name: str, equals: str, line: int) -> None:

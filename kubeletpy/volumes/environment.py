@@ -26,11 +26,13 @@ from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config_errors import ContainerConfigError
 from kubeletpy.runtime_manager.environment import EnvironmentInputs
-from kubeletpy.volumes.env_file import MAX_FILE, EnvFileError, find_value
+from kubeletpy.volumes.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source
 from kubeletpy.volumes.safe_path import open_beneath
 
+MAX_FILES = 4 << 20
+"""Characters of all env files that one container refers to, together."""
 Services = Callable[[Pod], Awaitable[Sequence[api.Service] | None]]
 RESOURCES = {"configMap": CONFIGMAPS, "secret": SECRETS}
 
@@ -94,52 +96,63 @@ class _Sources:
     paths: PodPaths
     pod: Pod
     objects: dict[ObjectRef, JSON | None] = field(default_factory=dict, repr=False)
-    files: dict[tuple[str, str], str | ContainerConfigError] = field(
+    files: dict[tuple[str, str], EnvFile | ContainerConfigError] = field(
         default_factory=dict, repr=False
     )
+    _texts: dict[ObjectRef, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
-        found = self.objects.get(ObjectRef("configMap", name))
-        return None if found is None else _texts(found.get("data"))
+        return self._once(ObjectRef("configMap", name), _texts)
 
     def secret(self, name: str) -> Mapping[str, str] | None:
-        found = self.objects.get(ObjectRef("secret", name))
-        if found is None:
-            return None
         try:
-            return {
-                key: base64.b64decode(text, validate=True).decode("utf-8", "surrogateescape")
-                for key, text in _texts(found.get("data")).items()
-            }
+            return self._once(ObjectRef("secret", name), _decoded)
         except (binascii.Error, ValueError):
             raise ContainerConfigError(f'secret "{name}" holds what is not base64') from None
 
+    def _once(
+        self, ref: ObjectRef, read: Callable[[Any], Mapping[str, str]]
+    ) -> Mapping[str, str] | None:
+        """An object's data: each of thousands of variables may ask for the same."""
+        found = self.objects.get(ref)
+        if found is None:
+            return None
+        if ref not in self._texts:
+            self._texts[ref] = read(found.get("data"))
+        return self._texts[ref]
+
     def file_key(self, selector: api.FileKeySelector) -> str | None:
         volume, path = selector.get("volumeName") or "", selector.get("path") or ""
-        text = self.files.get((volume, path))
-        if isinstance(text, ContainerConfigError):
-            raise text
+        found = self.files.get((volume, path), EnvFile())
+        if isinstance(found, ContainerConfigError):
+            raise found
         try:
-            return find_value(text or "", selector.get("key") or "")
+            return found.get(selector.get("key") or "")
         except EnvFileError as error:
             raise ContainerConfigError(f'file "{path}" in volume "{volume}": {error}') from error
 
     def read_files(self, container: api.Container) -> None:
-        """Read the env files that a container refers to; blocking."""
+        """Read the env files that a container refers to, each once; blocking."""
+        left = MAX_FILES
         for entry in _env(container):
             selector = (entry.get("valueFrom") or {}).get("fileKeyRef")
             if selector is None:
                 continue
             volume, path = selector.get("volumeName") or "", selector.get("path") or ""
+            if (volume, path) in self.files:
+                continue
             try:
-                text: str | ContainerConfigError = self._read(volume, path)
+                text = self._read(volume, path)
+                left -= len(text)
+                if left < 0:
+                    raise UnsafePath(f"the env files together have over {MAX_FILES} bytes")
+                self.files[volume, path] = parse_env_file(text)
             except (UnsafePath, OSError) as error:
                 # a path of the host is nothing that a pod's message should show
                 why = error.strerror if isinstance(error, OSError) else str(error)
-                text = ContainerConfigError(
+                self.files[volume, path] = ContainerConfigError(
                     f'file "{path}" in volume "{volume}" cannot be read: {why}'
                 )
-            self.files[volume, path] = text
 
     def _read(self, volume: str, path: str) -> str:
         declared = {v.get("name"): v for v in self.pod.spec.get("volumes") or ()}
@@ -163,6 +176,14 @@ class _Sources:
 def _env(container: api.Container) -> Sequence[Mapping[str, Any]]:
     entries: Any = container.get("env") or ()
     return [entry for entry in entries if entry]
+
+
+def _decoded(data: Any) -> dict[str, str]:
+    """Raises ValueError."""
+    return {
+        key: base64.b64decode(text, validate=True).decode("utf-8", "surrogateescape")
+        for key, text in _texts(data).items()
+    }
 
 
 def _texts(data: Any) -> dict[str, str]:

@@ -61,3 +61,10 @@ def test_bounded_and_linear() -> None:
 
 def test_commands() -> None:
     assert expand_all(["echo", "$(A)"], KNOWN) == ["echo", "one"]
+
+
+def test_the_words_of_a_command_are_bounded_together() -> None:
+    variables = {"B": "x" * 1_000_000}
+    assert len(expand_all(["$(B)"] * 6, variables)) == 6
+    with pytest.raises(ExpansionTooLong):
+        expand_all(["$(B)"] * 10_000, variables)

@@ -12,7 +12,7 @@ from kubeletpy.host.mount_table import MountPoint, is_shared, parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.downward import format_map, quoted
-from kubeletpy.volumes.env_file import EnvFileError, find_value
+from kubeletpy.volumes.env_file import EnvFileError, parse_env_file
 from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
 from kubeletpy.volumes.syscalls import (
     mount,
@@ -61,7 +61,7 @@ def test_maps_are_sorted_lines() -> None:
     ],
 )
 def test_env_files(text: str, value: str | None) -> None:
-    assert find_value(text, "K") == value
+    assert parse_env_file(text).get("K") == value
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,15 @@ def test_env_files(text: str, value: str | None) -> None:
 )
 def test_malformed_env_files(text: str, where: str) -> None:
     with pytest.raises(EnvFileError) as caught:
-        find_value(text, "K")
+        parse_env_file(text).get("K")
     assert where in str(caught.value)
+
+
+def test_an_env_file_is_read_up_to_where_it_is_malformed() -> None:
+    found = parse_env_file("A='1'\nB=2\nC='3'\n")
+    assert found.get("A") == "1"
+    with pytest.raises(EnvFileError, match="line 2"):
+        found.get("C")
 
 
 def make_pod(**spec: Any) -> Pod:
