@@ -25,6 +25,25 @@ _ESCAPES = {
 }
 
 
+class Renderer:
+    """Renders the items of one source; the same maps and texts for many items only once."""
+
+    def __init__(self, pod: Pod, facts: NodeFacts) -> None:
+        self._pod = pod
+        self._facts = facts
+        self._known: dict[str, bytes] = {}
+
+    def item(self, item: Mapping[str, Any]) -> bytes:
+        """The content of one file. Raises DownwardError."""
+        path = (item.get("fieldRef") or {}).get("fieldPath")
+        if isinstance(path, str) and path in self._known:
+            return self._known[path]
+        data = item_value(item, self._pod, self._facts).encode("utf-8", "surrogatepass")
+        if isinstance(path, str):
+            self._known[path] = data
+        return data
+
+
 def item_value(item: Mapping[str, Any], pod: Pod, facts: NodeFacts) -> str:
     """The content of one file.
 
@@ -54,7 +73,9 @@ def format_map(values: Mapping[str, str]) -> str:
 
 def quoted(text: str) -> str:
     """A double-quoted Go string literal: printable characters stay as they are."""
-    return f'"{"".join(map(_escaped, text))}"'
+    if not (text.isprintable() and "\\" not in text and '"' not in text):
+        text = "".join(map(_escaped, text))
+    return f'"{text}"'
 
 
 def _escaped(character: str) -> str:

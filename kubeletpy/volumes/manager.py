@@ -22,14 +22,20 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
-from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
-from kubeletpy.volumes.payload import FileOwner, Input, TokenInput, downward_input, sources_of
+from kubeletpy.volumes.payload import (
+    MAX_POD_BYTES,
+    DownwardInput,
+    FileOwner,
+    Input,
+    TokenInput,
+    sources_of,
+)
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
@@ -56,6 +62,14 @@ class _PodState:
     mounts: Mapping[str, Sequence[Mount]]
     made_of: dict[str, tuple[Input, ...]] = field(default_factory=dict, repr=False)
     """Volume name -> what it was last made of; those that were set up."""
+    bytes: dict[str, int] = field(default_factory=dict)
+    """Volume name -> how much its files were found to have."""
+
+    def bytes_besides(self, work: Sequence[VolumeWork]) -> int:
+        """What the files of the pod's other volumes have."""
+        others = {volume.name for volume in self.plan.volumes}
+        others -= {item.volume.name for item in work}
+        return sum(self.bytes.get(name, 0) for name in others)
 
 
 class NodeVolumes:
@@ -115,6 +129,7 @@ class NodeVolumes:
                 state.owner,
                 (self._allocatable or {}).get("memory"),
                 self._clock.now(),
+                max(0, MAX_POD_BYTES - state.bytes_besides(work)),
             )
             apart = any(item.volume.kind == "hostPath" for item in work)
             outcomes = await self._in_thread(
@@ -125,6 +140,7 @@ class NodeVolumes:
             for item in work:
                 if item.volume.name not in failed:
                     state.made_of[item.volume.name] = tuple(item.inputs)
+            state.bytes.update((made.volume.name, made.bytes) for made in outcomes)
             problems |= await self._fatal(pod, state, failed)
         if problems:
             raise self._error(pod, problems)
@@ -188,6 +204,7 @@ class NodeVolumes:
                 for volume in plan.volumes
                 if volume.name in known.made_of and volume == before[volume.name]
             }
+            state.bytes = dict(known.bytes)
         self._pods[pod.uid] = state
         self._accounts.planned(pod.uid, plan.volumes, asyncio.get_running_loop().time())
         self._objects.register(
@@ -200,7 +217,9 @@ class NodeVolumes:
     async def _changed(self, pod: Pod, state: _PodState) -> list[VolumeWork]:
         """The volumes that are not made of what they should be made of now."""
         of_files = [volume for volume in state.plan.volumes if volume.kind in FILE_KINDS]
-        answers = await asyncio.gather(*(self._inputs(pod, volume) for volume in of_files))
+        answers = await asyncio.gather(
+            *(self._inputs(pod, state.spec, volume) for volume in of_files)
+        )
         inputs = {volume.name: found for volume, found in zip(of_files, answers, strict=True)}
         return [
             VolumeWork(volume, found)
@@ -208,14 +227,18 @@ class NodeVolumes:
             if state.made_of.get(volume.name) != (found := inputs.get(volume.name, ()))
         ]
 
-    async def _inputs(self, pod: Pod, volume: PlannedVolume) -> tuple[Input, ...]:
+    async def _inputs(
+        self, pod: Pod, spec: Mapping[str, Any], volume: PlannedVolume
+    ) -> tuple[Input, ...]:
         """What each source of a volume is now."""
-        return tuple([await self._input(pod, *source) for source in sources_of(volume)])
+        return tuple([await self._input(pod, spec, *source) for source in sources_of(volume)])
 
-    async def _input(self, pod: Pod, kind: str, source: Mapping[str, Any]) -> Input:
+    async def _input(
+        self, pod: Pod, spec: Mapping[str, Any], kind: str, source: Mapping[str, Any]
+    ) -> Input:
         try:
             if kind == "downwardAPI":
-                return downward_input(source, pod, NodeFacts(allocatable=self._allocatable))
+                return DownwardInput(pod, spec, pod.labels, pod.annotations, self._allocatable)
             if kind == "serviceAccountToken":
                 return TokenInput(await self._tokens.get(pod, _token_key(pod, source)))
             if kind == "configMap":

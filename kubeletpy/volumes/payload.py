@@ -14,13 +14,16 @@ from typing import Any
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.downward import DownwardError, NodeFacts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.downward import item_value
+from kubeletpy.volumes.downward import Renderer
 from kubeletpy.volumes.paths import UnsafePath, payload_path
 from kubeletpy.volumes.plan import PlannedVolume
 
 DEFAULT_MODE = 0o644
 TOKEN_MODE_WITH_OWNER = 0o600
 MAX_MODE = 0o777
+MAX_POD_BYTES = 64 << 20
+"""Of the files of all volumes of a pod that are made of objects and fields; each file counts, also
+where many show the same."""
 
 
 class PayloadError(Exception):
@@ -47,9 +50,24 @@ class TokenInput:
     token: str = field(repr=False)
 
 
-Input = JSON | TokenInput | tuple[str, ...] | Exception | None
-"""What one source was found to be: an object, None when there is none, a token, rendered fields,
-or why it could not be read."""
+@dataclass(frozen=True, slots=True)
+class DownwardInput:
+    """What the items of a downward API source are rendered from.
+
+    Two are equal when all that items can refer to is: comparing them costs nothing, rendering them
+    may take seconds, and is for threads.
+    """
+
+    pod: Pod = field(compare=False, repr=False)
+    spec: Mapping[str, Any] = field(repr=False)
+    labels: Mapping[str, str] = field(repr=False)
+    annotations: Mapping[str, str] = field(repr=False)
+    allocatable: Mapping[str, str] | None
+
+
+Input = JSON | TokenInput | DownwardInput | Exception | None
+"""What one source was found to be: an object, None when there is none, a token, the pod's own
+fields, or why it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +81,38 @@ class FileOwner:
 
 
 def build_payload(
-    volume: PlannedVolume, inputs: Sequence[Input], namespace: str, owner: FileOwner
+    volume: PlannedVolume,
+    inputs: Sequence[Input],
+    namespace: str,
+    owner: FileOwner,
+    left: int = MAX_POD_BYTES,
 ) -> Payload:
     """The files of a volume, from its sources in order; a later path wins.
 
+    Args:
+        volume: the volume.
+        inputs: what its sources were found to be.
+        namespace: the pod's.
+        owner: whom the files are for.
+        left: bytes that the files may have, what the pod's other volumes have left of its limit.
+
     Raises:
-        PayloadError: with what is wrong with each source.
+        PayloadError: with what is wrong with each source, or that they are too large.
     """
+    most = left
     default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
     files: Payload = {}
     problems: list[str] = []
     for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
         try:
-            files.update(_SOURCES[kind](source, found, _Context(namespace, default, owner)))
+            made = _SOURCES[kind](source, found, _Context(namespace, default, owner, left))
         except PayloadError as error:
             problems.append(str(error))
+            continue
+        left -= payload_size(made)
+        if left < 0:
+            raise too_large(most)
+        files.update(made)
     if problems:
         joined = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise PayloadError(joined)
@@ -95,14 +130,17 @@ def sources_of(volume: PlannedVolume) -> list[tuple[str, Mapping[str, Any]]]:
     return parts
 
 
-def downward_input(
-    source: Mapping[str, Any], pod: Pod, facts: NodeFacts
-) -> tuple[str, ...] | PayloadError:
-    """The values of a downward API source's items, in their order."""
-    try:
-        return tuple(item_value(item, pod, facts) for item in source.get("items") or ())
-    except DownwardError as error:
-        return PayloadError(str(error))
+def payload_size(payload: Payload) -> int:
+    """Bytes of all files together."""
+    return sum(len(content.data) for content in payload.values())
+
+
+def too_large(left: int) -> PayloadError:
+    """Why files that do not fit into what is left of a pod's limit are not made."""
+    return PayloadError(
+        f"its files have over {left} bytes: the files of all configMap, secret, downwardAPI and "
+        f"projected volumes of a pod may have {MAX_POD_BYTES} bytes together"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +148,8 @@ class _Context:
     namespace: str
     default_mode: int
     owner: FileOwner
+    left: int
+    """Bytes that files may have."""
 
 
 def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
@@ -137,13 +177,21 @@ def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> Paylo
 def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
     if isinstance(found, Exception):
         raise PayloadError(str(found))
-    assert isinstance(found, tuple), "rendered by downward_input"
-    return {
-        _path(item.get("path")): FileContent(
-            value.encode("utf-8", "surrogatepass"), _mode(item.get("mode"), context.default_mode)
-        )
-        for item, value in zip(source.get("items") or (), found, strict=True)
-    }
+    assert isinstance(found, DownwardInput), "the pod's own fields"
+    render = Renderer(found.pod, NodeFacts(allocatable=found.allocatable))
+    files: Payload = {}
+    left = context.left
+    for item in source.get("items") or ():
+        try:
+            data = render.item(item)
+        except DownwardError as error:
+            raise PayloadError(str(error)) from error
+        left -= len(data)
+        if left < 0:
+            raise too_large(context.left)
+        mode = _mode(item.get("mode"), context.default_mode)
+        files[_path(item.get("path"))] = FileContent(data, mode)
+    return files
 
 
 def _token(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:

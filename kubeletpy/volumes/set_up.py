@@ -25,7 +25,14 @@ from kubeletpy.volumes.empty_dir import (
 from kubeletpy.volumes.host_path import HostPathError
 from kubeletpy.volumes.ownership import give_to_group
 from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
-from kubeletpy.volumes.payload import FileOwner, Input, PayloadError, build_payload
+from kubeletpy.volumes.payload import (
+    MAX_POD_BYTES,
+    FileOwner,
+    Input,
+    PayloadError,
+    build_payload,
+    payload_size,
+)
 from kubeletpy.volumes.plan import FILE_KINDS, PlannedVolume
 from kubeletpy.volumes.syscalls import is_mount_point, share
 
@@ -50,6 +57,8 @@ class PodSetting:
     allocatable_memory: str | None
     now: float
     """Unix seconds."""
+    left: int = MAX_POD_BYTES
+    """Bytes that the files of the volumes to set up may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +71,32 @@ class Outcome:
     seconds: float
     owning_s: float | None
     """Seconds that giving it to the fsGroup took; None: that was not done."""
+    bytes: int
+    """What the files have that it is made of; 0 for other kinds."""
     taken_over: bool
     """Whether it was there before, as an agent before this one may have left it."""
 
 
 def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[Outcome]:
     """Set volumes up, each on its own: what becomes of one says nothing of the others."""
-    return [_outcome(item, setting) for item in work]
+    outcomes: list[Outcome] = []
+    left = setting.left
+    for item in work:
+        outcomes.append(_outcome(item, setting, left))
+        left -= outcomes[-1].bytes
+    return outcomes
 
 
-def _outcome(item: VolumeWork, setting: PodSetting) -> Outcome:
-    begun, problem, taken_over = time.perf_counter(), "", False
+def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> Outcome:
+    made, begun, problem, taken_over = 0, time.perf_counter(), "", False
     owning: list[float] = []
     try:
         taken_over = _was_set_up(item.volume, setting.paths)
-        _set_up(item, setting, owning)
+        made = _set_up(item, setting, owning, left)
     except (PayloadError, EmptyDirError, HostPathError, UnsafePath, OSError) as error:
         problem = str(error)
     seconds = time.perf_counter() - begun
-    return Outcome(item.volume, problem, seconds, sum(owning) if owning else None, taken_over)
+    return Outcome(item.volume, problem, seconds, sum(owning) if owning else None, made, taken_over)
 
 
 def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:
@@ -97,16 +113,18 @@ def is_established(volume: PlannedVolume, paths: PodPaths) -> bool:
     return Path(paths.ready_marker(volume.kind, volume.name)).exists()
 
 
-def _set_up(item: VolumeWork, setting: PodSetting, owning: list[float]) -> None:
+def _set_up(item: VolumeWork, setting: PodSetting, owning: list[float], left: int) -> int:
+    made = 0
     volume, source = item.volume, item.volume.source
     if volume.kind == "hostPath":
         host_path.prepare(str(source.get("path") or ""), source.get("type") or "")
     elif volume.kind == "emptyDir":
         _set_up_empty_dir(volume, setting, owning)
     elif volume.kind in FILE_KINDS:
-        _set_up_files(item, setting, owning)
+        made = _set_up_files(item, setting, owning, left)
     if volume.propagated and volume.kind in PLUGINS:
         share(setting.paths.volume(volume.kind, volume.name))
+    return made
 
 
 def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting, owning: list[float]) -> None:
@@ -127,9 +145,9 @@ def _own(directory: str, group: int, *, read_only: bool, owning: list[float]) ->
     owning.append(time.perf_counter() - begun)
 
 
-def _set_up_files(item: VolumeWork, setting: PodSetting, owning: list[float]) -> None:
+def _set_up_files(item: VolumeWork, setting: PodSetting, owning: list[float], left: int) -> int:
     volume, group = item.volume, setting.owner.group
-    payload = build_payload(volume, item.inputs, setting.pod.namespace, setting.owner)
+    payload = build_payload(volume, item.inputs, setting.pod.namespace, setting.owner, left)
     directory = setting.paths.volume(volume.kind, volume.name)
     if volume.in_memory:
         make_tmpfs(directory, memory_size({}, setting.pod, setting.allocatable_memory))
@@ -140,6 +158,7 @@ def _set_up_files(item: VolumeWork, setting: PodSetting, owning: list[float]) ->
         own = partial(_own, directory, group, read_only=True, owning=owning)
     write_payload(directory, payload, setting.now, own)
     _mark(Path(setting.paths.ready_marker(volume.kind, volume.name)))
+    return payload_size(payload)
 
 
 def _mark(marker: Path) -> None:

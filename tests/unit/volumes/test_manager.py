@@ -25,7 +25,10 @@ from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
+from kubeletpy.runtime_manager.environment import build_environment
 from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
+from kubeletpy.volumes.downward import format_map
+from kubeletpy.volumes.env_file import EnvFile, parse_env_file
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.protocol import VolumeError
@@ -161,6 +164,40 @@ async def test_downward_values_follow_the_pod(node: Node) -> None:
     changed = cast(Any, {**pod.object, "metadata": {**pod.metadata, "labels": {"app": "y"}}})
     await node.volumes.set_up(Pod(changed))
     assert (node.path("downward-api") / "app").read_text() == "y"
+
+
+async def test_many_large_downward_items_keep_nobody_waiting(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are rendered by a thread, when something they show has changed."""
+    field = {"fieldRef": {"fieldPath": "metadata.annotations"}}
+    items = [{"path": str(number), **field} for number in range(100)]
+    pod = pod_of({"name": "v", "downwardAPI": {"items": items}})
+    noted = {"large": "\n" * 250_000}
+    pod = Pod(cast(Any, {**pod.object, "metadata": {**pod.metadata, "annotations": noted}}))
+    rendered: list[str] = []
+
+    def render(values: Any) -> str:
+        rendered.append(threading.current_thread().name)
+        return format_map(values)
+
+    monkeypatch.setattr("kubeletpy.volumes.downward.format_map", render)
+    for _ in range(3):
+        await node.volumes.set_up(pod)
+    assert len(rendered) == 1
+    assert rendered != [threading.main_thread().name]
+    assert (node.path("downward-api") / "99").stat().st_size == 500_000 + len('large=""')
+
+
+async def test_volumes_of_a_pod_have_a_size_together(node: Node) -> None:
+    node.api.put("cfg", data={"a": "x" * 1_000_000})
+    items = [{"key": "a", "path": str(number)} for number in range(40)]
+    source = {"configMap": {"name": "cfg", "items": items}}
+    with pytest.raises(VolumeError, match='volume "w": its files have over'):
+        await node.volumes.set_up(pod_of({"name": "v", **source}, {"name": "w", **source}))
+    (said,) = node.events
+    assert said.startswith('FailedMount: MountVolume.SetUp failed for volume "w"')
+    assert str(64 << 20) in said
 
 
 async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -> None:
@@ -431,6 +468,55 @@ async def test_an_environment_reads_objects_and_files(node: Node) -> None:
     assert sources is not None
     with pytest.raises(ValueError, match="not a regular file"):
         sources.file_key(cast(Any, file))
+
+
+async def test_many_variables_of_a_file_and_of_a_secret_are_read_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.api.put("s", SECRETS, data={f"k{number}": HUSH for number in range(2500)})
+    pod = pod_of({"name": "e", "emptyDir": {}})
+    pod.containers[0]["env"] = [
+        {"name": f"V{number}", "valueFrom": cast(Any, origin)}
+        for number in range(2500)
+        for origin in (
+            {"fileKeyRef": {"volumeName": "e", "path": "env", "key": f"K{number}"}},
+            {"secretKeyRef": {"name": "s", "key": f"k{number}"}},
+        )
+    ]
+    pod.spec["enableServiceLinks"] = False
+    await node.volumes.set_up(pod)
+    lines = [f"K{number}='{'v' * 10}'\n" for number in range(2500)]
+    (node.path("empty-dir", "e") / "env").write_text("".join(lines))
+    parsed: list[int] = []
+
+    def parse(text: str) -> EnvFile:
+        parsed.append(len(text))
+        return parse_env_file(text)
+
+    monkeypatch.setattr("kubeletpy.volumes.environment.parse_env_file", parse)
+    environment = ContainerEnvironment(node.pods_dir, node.objects)
+    inputs = await environment.inputs(pod, pod.containers[0], ())
+    begun = time.thread_time()
+    assert len(build_environment(pod, pod.containers[0], inputs)) == 2500
+    assert time.thread_time() - begun < 1, "half a minute when each variable reads all"
+    assert len(parsed) == 1
+
+
+async def test_env_files_have_a_size_together(node: Node) -> None:
+    pod = pod_of({"name": "e", "emptyDir": {}})
+    await node.volumes.set_up(pod)
+    keys = [{"volumeName": "e", "path": f"f{number}", "key": "K"} for number in range(70)]
+    for key in keys:
+        (node.path("empty-dir", "e") / key["path"]).write_text(f"K='{'v' * 65_000}'\n")
+    pod.containers[0]["env"] = [
+        {"name": key["path"].upper(), "valueFrom": {"fileKeyRef": cast(Any, key)}} for key in keys
+    ]
+    environment = ContainerEnvironment(node.pods_dir, node.objects)
+    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    assert sources is not None
+    assert sources.file_key(cast(Any, keys[0])) == "v" * 65_000
+    with pytest.raises(ValueError, match="together have over 4194304 bytes"):
+        sources.file_key(cast(Any, keys[-1]))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.paths import UnsafePath, payload_path, safe_name, sub_path_parts
 from kubeletpy.volumes.payload import (
+    DownwardInput,
     FileContent,
     FileOwner,
     PayloadError,
@@ -19,6 +21,8 @@ from kubeletpy.volumes.payload import (
 from kubeletpy.volumes.plan import PlannedVolume
 
 CFG = {"metadata": {"name": "c"}, "data": {"a": "one", "b": "two"}}
+ABOUT = {"name": "p", "namespace": "ns", "uid": "u", "annotations": {"a": "\n" * 200_000}}
+POD = Pod({"metadata": ABOUT, "spec": {"containers": [{"name": "c"}]}})  # type: ignore[typeddict-item]
 RAW = base64.b64encode(b"\x00\xff").decode()
 
 
@@ -61,9 +65,9 @@ CASES: list[tuple[str, str, dict[str, Any], Any, dict[str, tuple[bytes, int]]]] 
     (
         "downward",
         "downwardAPI",
-        {"items": [{"path": "d/x", "mode": 0o400}]},
-        ("v",),
-        {"d/x": (b"v", 0o400)},
+        {"items": [{"path": "d/x", "mode": 0o400, "fieldRef": {"fieldPath": "metadata.name"}}]},
+        DownwardInput(POD, {}, {}, {}, None),
+        {"d/x": (b"p", 0o400)},
     ),
 ]
 
@@ -116,6 +120,23 @@ def test_errors_name_object_and_key_only(
         build(kind, source, found)
     assert message in str(caught.value)
     assert "hush" not in str(caught.value)
+
+
+def test_the_files_of_a_volume_have_a_size() -> None:
+    whole = {"fieldRef": {"fieldPath": "metadata.annotations"}}
+    items = [{"path": str(number), **whole} for number in range(600)]
+    found = DownwardInput(POD, {}, {}, {}, None)
+    assert len(build("downwardAPI", {"items": items[:100]}, found)) == 100
+    large = {"metadata": {"name": "c"}, "data": {"a": "x" * 1_000_000}}
+    keys = [{"key": "a", "path": str(number)} for number in range(70)]
+    sources = [{"configMap": {"name": "c"}}] * 70
+    for kind, source, inputs in (
+        ("downwardAPI", {"items": items}, [found]),
+        ("configMap", {"items": keys}, [large]),
+        ("projected", {"sources": sources}, [large] * 70),
+    ):
+        with pytest.raises(PayloadError, match=f"may have {64 << 20} bytes together"):
+            build(kind, source, *inputs)
 
 
 def test_a_projected_volume_merges_in_order() -> None:
