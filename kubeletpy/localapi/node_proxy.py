@@ -167,7 +167,6 @@ class NodeProxy:
         except UpgradeFailed as error:
             raise errors.internal(f"error dialing backend: {error}") from error
         if answer.status != 101:
-            answer.transport.abort()
             text = answer.body.decode("utf-8", "replace")
             return web.Response(status=answer.status, text=text)
         return await takeover.join(request, answer, idle_timeout=0)

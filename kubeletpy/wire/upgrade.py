@@ -14,6 +14,7 @@ from dataclasses import dataclass
 MAX_HEAD = 64 << 10
 """Bytes of an answer's status line and headers."""
 MAX_ERROR_BODY = 64 << 10
+_CODE = re.compile("[1-5][0-9][0-9]")
 HOP_HEADERS = frozenset(
     {
         "host",
@@ -45,6 +46,7 @@ class Answer:
     """What came back: the head, and the connection when it is an upgrade (status 101).
 
     Attributes:
+        transport: the caller's to close after an upgrade; of any other answer it is closed already.
         rest: bytes that came after the head.
         body: of an answer that is no upgrade, cut to MAX_ERROR_BODY.
     """
@@ -123,7 +125,7 @@ async def ask(
     tls: ssl.SSLContext | None = None,
     server_name: str = "",
 ) -> Answer:
-    """Ask for an upgrade; the caller owns the transport of the answer and closes it.
+    """Ask for an upgrade; after one the caller owns the answer's transport and closes it.
 
     Args:
         target: path and query, as they go on the wire.
@@ -148,7 +150,10 @@ async def ask(
             try:
                 transport.write(("\r\n".join(head) + "\r\n\r\n").encode("latin-1", "replace"))
                 await reader.done
-                return _read(reader)
+                answer = _read(reader)
+                if answer.status != 101:
+                    transport.abort()
+                return answer
             except BaseException:
                 transport.abort()
                 raise
@@ -162,7 +167,7 @@ def _read(reader: _HeadReader) -> Answer:
     lines = head.decode("latin-1").split("\r\n")
     version, _, status = lines[0].partition(" ")
     code, _, reason = status.partition(" ")
-    if not found or not version.startswith("HTTP/1.") or not code.isdecimal():
+    if not found or not version.startswith("HTTP/1.") or not _CODE.fullmatch(code):
         raise UpgradeFailed("the answer is not HTTP/1.1")
     headers: Headers = []
     for line in lines[1:]:

@@ -436,6 +436,72 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
             await settled(open_descriptors, fds + 8)
 
 
+@pytest.mark.parametrize(
+    ("path", "protocol"),
+    [
+        *((EXEC, protocol) for protocol in ("", "v4.channel.k8s.io", V5)),
+        ("/attach/n/p/c?output=1", ""),
+        ("/portForward/n/p", ""),
+        ("/portForward/n/p", TUNNEL),
+    ],
+)
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno",
+        b"HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 1011 No\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 101 No HTTP\r\n" + b"X: y\r\n" * 20_000,
+    ],
+    ids=["refused", "continue", "no-code", "no-end"],
+)
+async def test_a_runtime_that_refuses_and_keeps_its_end_open(
+    pki: Pki, tmp_path: Path, path: str, protocol: str, said: bytes
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await reader.read()
+
+    async with node(tmp_path, pki, refuse) as (server, _):
+
+        async def ask_once() -> None:
+            reader, writer = await connect(server)
+            writer.write(head(path, protocol))
+            assert (await reader.readuntil(b"\r\n\r\n")).split()[1] in (b"403", b"502")
+            writer.transport.abort()
+
+        await ask_once()
+        fds = open_descriptors()
+        for _ in range(20):
+            await ask_once()
+        await settled(open_descriptors, fds + 8)
+
+
+@pytest.mark.parametrize("protocol", ["", V5])
+async def test_clients_that_vanish_before_the_runtime_answers(
+    pki: Pki, tmp_path: Path, protocol: str
+) -> None:
+    asked = asyncio.Semaphore(0)
+
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        asked.release()
+        await reader.read()
+
+    async with node(tmp_path, pki, silent) as (server, _):
+
+        async def vanish() -> None:
+            _, writer = await connect(server)
+            writer.write(head(EXEC, protocol))
+            await asked.acquire()
+            reset(writer)
+
+        await vanish()
+        fds = open_descriptors()
+        for _ in range(20):
+            await vanish()
+        await settled(open_descriptors, fds + 8)
+
+
 async def test_the_health_port_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubeletpy.server.health.MAX_CONNECTIONS", 3)
     monkeypatch.setattr("kubeletpy.server.health.IDLE_S", 0.3)
