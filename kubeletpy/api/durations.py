@@ -18,7 +18,7 @@ _UNITS = {
     "m": Decimal(60),
     "h": Decimal(3600),
 }
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MAX_DURATION = Decimal(2**63 - 1) / Decimal(10**9)
 
 

@@ -10,7 +10,7 @@ import re
 from decimal import ROUND_CEILING, Decimal
 
 _SYNTAX = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([A-Za-z]{0,2}))"
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([A-Za-z]{0,2}))"
 )
 
 _SCALES = {

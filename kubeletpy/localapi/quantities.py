@@ -13,7 +13,7 @@ REGEX = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 FORMAT_ERROR = f"quantities must match the regular expression '{REGEX}'"
 SUFFIX_ERROR = "unable to parse quantity's suffix"
 
-_SHAPE = re.compile(r"^([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
+_SHAPE = re.compile(r"^([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 _EXPONENT = re.compile(r"^[eE][-+]?[0-9]+$")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_NAMES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}

@@ -10,6 +10,7 @@ Resources are named by plural (``pods``) or key (``events.events.k8s.io``).
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from kubeletpy.api.types import JSON
@@ -23,7 +24,7 @@ from kubeletpy.localapi.reading import EVERYTHING, ListOptions
 from kubeletpy.localapi.removal import Remover
 from kubeletpy.localapi.requests import Caller, DeleteOptions, Target, WriteOptions
 from kubeletpy.localapi.resources import ResourceInfo
-from kubeletpy.localapi.selectors import Selection, select
+from kubeletpy.localapi.selectors import FieldTerm, Selection, parse_fields, parse_labels
 from kubeletpy.localapi.store import Store
 from kubeletpy.localapi.subresources import Subresources
 from kubeletpy.localapi.watch import Subscription
@@ -124,17 +125,26 @@ class Registry(Cluster):
     ) -> tuple[ResourceInfo, Selection]:
         info = self._verb(resource, verb, "")
         chosen = (namespace or None) if info.namespaced else None
-        selection = select(info.storage_key, chosen, options.label_selector, options.field_selector)
-        node = [t.value for t in selection.fields if t.path == "spec.nodeName" and not t.negated]
+        refused: errors.ApiError | None = None
+        fields: tuple[FieldTerm, ...] = ()
+        try:
+            # the Node authorizer asks for them; everything else is read for those who may
+            fields = parse_fields(info.storage_key, options.field_selector)
+        except errors.ApiError as error:
+            refused = error
+        by_field = Selection(chosen, (), fields)
+        node = [t.value for t in fields if t.path == "spec.nodeName" and not t.negated]
         request = Request(
             verb,
             info.key,
             namespace=namespace or "",
-            name=selection.single_name,
+            name=by_field.single_name,
             node_selector=node[0] if node else "",
         )
         self.check(caller, info, request)
-        return info, selection
+        if refused is not None:
+            raise refused
+        return info, replace(by_field, labels=parse_labels(options.label_selector))
 
     def create(
         self,

@@ -6,21 +6,22 @@ Pure. Must never fail on an object, however odd: only a selector can be wrong.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.errors import bad_request
+from kubeletpy.localapi.errors import ApiError, bad_request
+from kubeletpy.localapi.validation import formats
 
-_KEY = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
-_EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
-_EQUALS = re.compile(rf"\s*({_KEY})\s*(==|=|!=)\s*({_VALUE})\s*")
-_IN = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*")
-_ORDER = re.compile(rf"\s*({_KEY})\s*([<>])\s*(-?\d+)\s*")
-_VALUE_ONLY = re.compile(_VALUE)
-_TERM = re.compile(r"(?:[^,(]|\([^)]*\))+")
+_TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
+"""A symbol or a word, and the blanks before it; at each place there is one way to match."""
+_SYMBOLS = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ","})
+_BOUND = re.compile(r"-?[0-9]{1,19}")
 _MAX_LENGTH = 16 << 10
+_MAX_KEY, _MAX_VALUE = 253 + 1 + 63, 63
+_SHOWN = 100
+"""Characters of a wrong selector that its client is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +60,72 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
         return ()
     if len(text) > _MAX_LENGTH:
         raise bad_request("labelSelector: too long")
-    terms = _TERM.findall(text)
-    if ",".join(terms) != text:
-        raise bad_request(f"unable to parse requirement: invalid selector {text!r}")
-    return tuple(_requirement(term) for term in terms)
+    tokens = _tokens(text)
+    found = [_requirement(tokens)]
+    while tokens:
+        if tokens.popleft() != ",":
+            raise _unreadable(text)
+        found.append(_requirement(tokens))
+    return tuple(found)
 
 
-def _requirement(term: str) -> Requirement:
-    if found := _EQUALS.fullmatch(term):
-        operator = "notin" if found[2] == "!=" else "in"
-        return Requirement(found[1], operator, frozenset({found[3]}))
-    if found := _IN.fullmatch(term):
-        values = [value.strip() for value in found[3].split(",")]
-        if all(_VALUE_ONLY.fullmatch(value) for value in values):
-            return Requirement(found[1], found[2], frozenset(values))
-    if found := _ORDER.fullmatch(term):
-        return Requirement(found[1], found[2], frozenset({found[3]}))
-    if found := _EXISTS.fullmatch(term):
-        return Requirement(found[2], "!" if found[1] else "exists")
-    raise bad_request(f"unable to parse requirement: found {term.strip()!r}")
+def _tokens(text: str) -> deque[str]:
+    """Symbols and words, in time in proportion to the text."""
+    return deque(_TOKEN.findall(text))
+
+
+def _unreadable(text: str) -> ApiError:
+    return bad_request(f"unable to parse requirement: found {text.strip()[:_SHOWN]!r}")
+
+
+def _requirement(tokens: deque[str]) -> Requirement:
+    """Take one term off the front."""
+    absent = bool(tokens) and tokens[0] == "!"
+    if absent:
+        tokens.popleft()
+    key = _word(tokens)
+    if len(key) > _MAX_KEY or formats.qualified_name(key):
+        raise _unreadable(key)
+    if absent or not tokens or tokens[0] == ",":
+        return Requirement(key, "!" if absent else "exists")
+    operator = tokens.popleft()
+    if operator in ("=", "==", "!="):
+        value = "" if not tokens or tokens[0] == "," else _value(tokens)
+        return Requirement(key, "notin" if operator == "!=" else "in", frozenset({value}))
+    if operator in ("in", "notin"):
+        return Requirement(key, operator, _listed(tokens))
+    if operator in ("<", ">"):
+        bound = _word(tokens)
+        if not _BOUND.fullmatch(bound):
+            raise _unreadable(bound)
+        return Requirement(key, operator, frozenset({bound}))
+    raise _unreadable(operator)
+
+
+def _listed(tokens: deque[str]) -> frozenset[str]:
+    """``(a, b)``; what is between commas may be empty."""
+    if not tokens or tokens.popleft() != "(":
+        raise _unreadable("in without (")
+    values, between = set(), ""
+    while between != ")":
+        values.add("" if tokens and tokens[0] in (",", ")") else _value(tokens))
+        between = tokens.popleft() if tokens else ""
+        if between not in (",", ")"):
+            raise _unreadable(between or "( without )")
+    return frozenset(values)
+
+
+def _value(tokens: deque[str]) -> str:
+    value = _word(tokens)
+    if len(value) > _MAX_VALUE or formats.label_value(value):
+        raise _unreadable(value)
+    return value
+
+
+def _word(tokens: deque[str]) -> str:
+    if not tokens or tokens[0] in _SYMBOLS:
+        raise _unreadable(tokens[0] if tokens else "the end")
+    return tokens.popleft()
 
 
 def _path(*keys: str, absent: str = "") -> Callable[[JSON], str]:
@@ -163,10 +211,12 @@ def _split_fields(text: str) -> list[str]:
 def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -> FieldTerm:
     found = re.fullmatch(r"([^=!]+)(==|=|!=)((?:[^\\=]|\\.)*)", term, re.DOTALL)
     if found is None:
-        raise bad_request(f"invalid field selector {text!r}: can't understand {term!r}")
+        raise bad_request(
+            f"invalid field selector {text[:_SHOWN]!r}: can't understand {term[:_SHOWN]!r}"
+        )
     path, operator, value = found[1].strip(), found[2], re.sub(r"\\(.)", r"\1", found[3])
     if path not in known:
-        raise bad_request(f'field label not supported: "{path}"')
+        raise bad_request(f'field label not supported: "{path[:_SHOWN]}"')
     return FieldTerm(path, value, operator == "!=", known[path])
 
 
@@ -194,12 +244,3 @@ class Selection:
         """The name, if only one is asked for by fieldSelector metadata.name=NAME."""
         names = [t.value for t in self.fields if t.path == "metadata.name" and not t.negated]
         return names[0] if names else ""
-
-
-def select(storage_key: str, namespace: str | None, labels: str, fields: str) -> Selection:
-    """Read both selectors.
-
-    Raises:
-        ApiError: 400.
-    """
-    return Selection(namespace, parse_labels(labels), parse_fields(storage_key, fields))
