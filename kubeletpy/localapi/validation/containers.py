@@ -39,12 +39,14 @@ class PodFacts:
         claims: names of the pod's resource claims.
         grace: terminationGracePeriodSeconds.
         restart_policy: the pod's.
+        host_users: it has no user namespace of its own.
     """
 
     volumes: dict[str, JSON]
     claims: set[str]
     grace: int
     restart_policy: str
+    host_users: bool
 
 
 def _ports(report: Report, ports: list[JSON], path: str) -> None:
@@ -103,7 +105,8 @@ def _common(report: Report, container: JSON, path: str, pod: PodFacts) -> None:
     amounts.requirements(report, resources, f"{path}.resources", pod.claims)
     policies = container.get("resizePolicy") or []
     amounts.resize_policies(report, policies, f"{path}.resizePolicy", pod.restart_policy)
-    security.container(report, container.get("securityContext"), f"{path}.securityContext")
+    context = container.get("securityContext")
+    security.container(report, context, f"{path}.securityContext", host_users=pod.host_users)
 
 
 def _hooks_and_probes(report: Report, container: JSON, path: str, pod: PodFacts) -> None:

@@ -58,6 +58,7 @@ def _containers(report: Report, spec: JSON) -> None:
         claims=claims,
         grace=spec.get("terminationGracePeriodSeconds") or 0,
         restart_policy=spec.get("restartPolicy") or "",
+        host_users=spec.get("hostUsers") is not False,
     )
     regular = spec.get("containers") or []
     init = spec.get("initContainers") or []

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _MAX_ID = 2**31 - 1
 _SECCOMP_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
+_APP_ARMOR_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _GROUP_POLICIES = ("Merge", "Strict")
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
@@ -48,14 +49,38 @@ def _profile(report: Report, profile: JSON | None, path: str) -> None:
         report.invalid(f"{path}.localhostProfile", local, detail)
 
 
-def container(report: Report, context: JSON | None, path: str) -> None:
-    """A container's ``securityContext``."""
+def _app_armor(report: Report, profile: JSON | None, path: str) -> None:
+    if profile is None:
+        return
+    kind, local = profile.get("type"), profile.get("localhostProfile")
+    if not kind:
+        report.required(f"{path}.type", "type is required when appArmorProfile is set")
+    elif kind not in _APP_ARMOR_TYPES:
+        report.unsupported(f"{path}.type", kind, _APP_ARMOR_TYPES)
+    elif kind == "Localhost":
+        if not local:
+            detail = "must be set when AppArmor type is Localhost"
+            report.required(f"{path}.localhostProfile", detail)
+        elif local.strip() != local:
+            detail = "must not be padded with whitespace"
+            report.invalid(f"{path}.localhostProfile", local, detail)
+    elif local is not None:
+        detail = "can only be set when AppArmor type is Localhost"
+        report.invalid(f"{path}.localhostProfile", local, detail)
+
+
+def container(report: Report, context: JSON | None, path: str, *, host_users: bool) -> None:
+    """A container's ``securityContext``; ``host_users``: the pod has no user namespace."""
     if not context:
         return
     _identity(report, context, path, ("runAsUser", "runAsGroup"))
     if context.get("procMount") is not None:
         report.one_of(f"{path}.procMount", context["procMount"], _PROC_MOUNTS)
+        if host_users and context["procMount"] == "Unmasked":
+            detail = "`hostUsers` must be false to use `Unmasked`"
+            report.invalid(f"{path}.procMount", context["procMount"], detail)
     _profile(report, context.get("seccompProfile"), f"{path}.seccompProfile")
+    _app_armor(report, context.get("appArmorProfile"), f"{path}.appArmorProfile")
     if context.get("allowPrivilegeEscalation") is False:
         added = (context.get("capabilities") or {}).get("add") or ()
         if context.get("privileged"):
@@ -87,10 +112,16 @@ def pod(report: Report, spec: JSON, path: str) -> None:
         if context.get(key) is not None and context[key] not in known:
             report.unsupported(f"{path}.{key}", context[key], known)
     _profile(report, context.get("seccompProfile"), f"{path}.seccompProfile")
+    _app_armor(report, context.get("appArmorProfile"), f"{path}.appArmorProfile")
     if spec.get("hostUsers") is False:
         for key in ("hostNetwork", "hostPID", "hostIPC"):
             if spec.get(key):
                 report.forbidden(f"spec.{key}", "when `hostUsers` is false")
+        for kind in ("containers", "initContainers", "ephemeralContainers"):
+            for index, each in enumerate(spec.get(kind) or ()):
+                if each.get("volumeDevices"):
+                    where = f"spec.{kind}[{index}].volumeDevices"
+                    report.forbidden(where, "when `hostUsers` is false")
 
 
 def _sysctls(report: Report, spec: JSON, sysctls: list[JSON], path: str) -> None:

@@ -248,6 +248,36 @@ CASES: list[tuple[Change, list[str]]] = [
         ],
     ),
     (
+        lambda p: first(p).update(securityContext={"procMount": "Unmasked"}),
+        [
+            f'{C0}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be '
+            "false to use `Unmasked`"
+        ],
+    ),
+    (
+        lambda p: (
+            p["spec"].update(hostUsers=False),
+            first(p).update(securityContext={"procMount": "Unmasked"}),
+        ),
+        [],
+    ),
+    (
+        lambda p: first(p).update(securityContext={"appArmorProfile": {"type": "Localhost"}}),
+        [
+            f"{C0}.securityContext.appArmorProfile.localhostProfile: Required value: must be set "
+            "when AppArmor type is Localhost"
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(
+            securityContext={"appArmorProfile": {"type": "Unconfined", "localhostProfile": "x"}}
+        ),
+        [
+            "spec.securityContext.appArmorProfile.localhostProfile: Invalid value: "
+            '"x": can only be set when AppArmor type is Localhost'
+        ],
+    ),
+    (
         lambda p: p["spec"].update(hostAliases=[{"ip": "x", "hostnames": ["ok"]}]),
         [
             'spec.hostAliases[0].ip: Invalid value: "x": must be a valid IP address, (e.g. '
