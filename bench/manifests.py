@@ -12,10 +12,13 @@ from typing import Any, cast
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.container_config import ContainerInputs, build_container_config
-from kubeletpy.runtime_manager.dns import ResolverConfig
-from kubeletpy.runtime_manager.sandbox_config import build_pod_sandbox_config
-from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.container_config import (
+    ContainerInputs,
+    build_container_config,
+)
+from kubeletpy.runtime_manager.config.dns import ResolverConfig
+from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from tools.env.images import BUSYBOX
 
 NAMESPACE = "default"

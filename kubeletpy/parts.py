@@ -30,10 +30,10 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.runtime_manager.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.seams import Seams
-from kubeletpy.runtime_manager.settings import RuntimeSettings
-from kubeletpy.runtime_manager.user_namespaces import UserNamespaces
 from kubeletpy.shutdown.plan import Period
 from kubeletpy.syncloop.pleg import PlegSettings
 from kubeletpy.volumes.protocol import VolumeManager

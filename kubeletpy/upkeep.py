@@ -1,6 +1,6 @@
 """Garbage collection by the clock: dead containers and sandboxes, unused images.
 
-What is removed is decided by :mod:`kubeletpy.runtime_manager.gc_selection` and
+What is removed is decided by :mod:`kubeletpy.runtime_manager.plan.gc_selection` and
 :mod:`kubeletpy.images.gc_selection`; here is only when.
 """
 

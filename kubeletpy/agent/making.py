@@ -32,8 +32,8 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.hooks import NoHooks
-from kubeletpy.runtime_manager.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper

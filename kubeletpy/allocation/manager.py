@@ -35,7 +35,7 @@ from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.pods.in_force import in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, pod_requests
-from kubeletpy.runtime_manager.results import ResizeOutcome
+from kubeletpy.pods.sync_results import ResizeOutcome
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
 from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.results import Decision, ResizeOutcome
+from kubeletpy.pods.sync_results import Decision, ResizeOutcome
 
 Decided = Callable[[str, Sequence[Decision]], None]
 

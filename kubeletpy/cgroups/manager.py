@@ -16,8 +16,8 @@ from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.cgroups.values import burstable_cpu
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
 from kubeletpy.metrics.node import NodeMetrics
+from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import SandboxConfigError
 
 log = logging.getLogger(__name__)
 

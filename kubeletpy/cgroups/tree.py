@@ -25,7 +25,7 @@ from kubeletpy.cgroups.values import (
 from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.runtime_manager.resources import MIN_SHARES
+from kubeletpy.runtime_manager.config.resources import MIN_SHARES
 
 
 @dataclass(frozen=True, slots=True)

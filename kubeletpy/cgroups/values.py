@@ -17,7 +17,7 @@ from kubeletpy.pods.resources import (
     pod_limits,
     pod_requests,
 )
-from kubeletpy.runtime_manager.resources import (
+from kubeletpy.runtime_manager.config.resources import (
     MAX_SHARES,
     MIN_SHARES,
     cpu_quota,

@@ -13,10 +13,10 @@ from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.manager import PullSettings
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.parts import StaticPods
-from kubeletpy.runtime_manager.dns import ResolvConfError, ResolverConfig, parse_resolv_conf
-from kubeletpy.runtime_manager.gc_selection import GCPolicy
-from kubeletpy.runtime_manager.resources import has_swap
-from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.dns import ResolvConfError, ResolverConfig, parse_resolv_conf
+from kubeletpy.runtime_manager.config.resources import has_swap
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
-from kubeletpy.runtime_manager.labels import POD_UID
-from kubeletpy.runtime_manager.log_paths import pod_uid_of_log_directory
+from kubeletpy.runtime_manager.names.labels import POD_UID
+from kubeletpy.runtime_manager.names.log_paths import pod_uid_of_log_directory
 from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.container_mounts import RuntimeFeatures
 

@@ -12,9 +12,9 @@ from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.labels import POD_UID
-from kubeletpy.runtime_manager.namespaces import UserNamespaceRange
-from kubeletpy.runtime_manager.user_namespaces import UserNamespaces, subordinate_ids
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subordinate_ids
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
+from kubeletpy.runtime_manager.names.labels import POD_UID
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
+from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import SandboxConfigError
 
 
 class RuntimeClassHandlers:

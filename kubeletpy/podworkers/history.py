@@ -9,9 +9,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kubeletpy.pods.sync_results import Decision
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
-from kubeletpy.runtime_manager.results import Decision
 
 REPEATS = 6
 """How many of the newest entries are looked at for the same decision."""

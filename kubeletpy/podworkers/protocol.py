@@ -11,7 +11,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.runtime_manager.results import Decision
+from kubeletpy.pods.sync_results import Decision
 from kubeletpy.trace.names import Step
 
 

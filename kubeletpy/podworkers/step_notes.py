@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from kubeletpy.pods.sync_results import Decision
 from kubeletpy.podworkers.history import DecisionHistory, LastStep, why_terminating
 from kubeletpy.podworkers.metrics import WorkerMetrics
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunStep, Stage, WorkerRecord
-from kubeletpy.runtime_manager.results import Decision
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.sync_results import Decision
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.kill_waits import KillWaits
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
@@ -53,7 +54,6 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.step_notes import StepNotes
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.runtime_manager.results import Decision
 from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)

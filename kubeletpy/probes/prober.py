@@ -18,11 +18,11 @@ from kubeletpy.handlers.http_request import request_for
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
 from kubeletpy.handlers.ports import resolve_port
+from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.probes.report import KEPT_WORDS, Finding
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.expansion import ExpansionTooLong, expand_all
 from kubeletpy.runtime_manager.protocol import ProbeOutcome
 
 logger = logging.getLogger(__name__)

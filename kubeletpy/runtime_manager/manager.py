@@ -18,41 +18,41 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.remote.errors import CRIError
-from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
-from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.draft import StatusDraft
-from kubeletpy.runtime_manager.executor import run_steps
-from kubeletpy.runtime_manager.gc import ContainerGarbageCollector
-from kubeletpy.runtime_manager.gc_selection import GCPolicy
-from kubeletpy.runtime_manager.health import health_from_conditions
-from kubeletpy.runtime_manager.in_effect import ResourcesInEffect
-from kubeletpy.runtime_manager.kill import Killer, OnStopped
-from kubeletpy.runtime_manager.mutations import Mutations
-from kubeletpy.runtime_manager.protocol import (
-    RuntimeHealth,
-    RuntimePodSummary,
-    SyncPodRequest,
-)
-from kubeletpy.runtime_manager.remove import Remover
-from kubeletpy.runtime_manager.resize import resize_in_progress
-from kubeletpy.runtime_manager.results import (
+from kubeletpy.pods.sync_results import (
     PodSyncResult,
     ResizeOutcome,
     StartError,
     SyncResult,
 )
-from kubeletpy.runtime_manager.sandbox import SandboxMaker
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.executor import run_steps
+from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector
+from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
+from kubeletpy.runtime_manager.act.kill_pod import Killer, OnStopped
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.remove import Remover
+from kubeletpy.runtime_manager.act.run_pod_sandbox import SandboxMaker
+from kubeletpy.runtime_manager.act.slots import StartSlots, StopSlots
+from kubeletpy.runtime_manager.act.start_container import ContainerStarter
+from kubeletpy.runtime_manager.act.start_context import ended_in_their_start
+from kubeletpy.runtime_manager.act.sync_run import Parts, SyncRun
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
+from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.plan.resize import resize_in_progress
+from kubeletpy.runtime_manager.protocol import (
+    RuntimeHealth,
+    RuntimePodSummary,
+    SyncPodRequest,
+)
+from kubeletpy.runtime_manager.read.health import health_from_conditions
+from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.seams import Seams
-from kubeletpy.runtime_manager.settings import RuntimeSettings
-from kubeletpy.runtime_manager.slots import StartSlots, StopSlots
-from kubeletpy.runtime_manager.start_container import ContainerStarter
-from kubeletpy.runtime_manager.start_context import ended_in_their_start
-from kubeletpy.runtime_manager.status_source import StatusSource
-from kubeletpy.runtime_manager.sync_run import Parts, SyncRun
-from kubeletpy.runtime_manager.tools import Tools
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.runtime_manager.results import Decision, PodSyncResult
+from kubeletpy.pods.sync_results import Decision, PodSyncResult
 
 
 class ProbeOutcome(StrEnum):

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.downward import NodeFacts
+from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import SandboxConfigError
-from kubeletpy.runtime_manager.dns import ResolverConfig
-from kubeletpy.runtime_manager.environment import EnvironmentInputs
+from kubeletpy.runtime_manager.config.dns import ResolverConfig
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
-from kubeletpy.runtime_manager.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.pod_limits import (
     ActuatedInMemory,
     ActuatedResources,

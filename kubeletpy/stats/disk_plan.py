@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.log_paths import (
+from kubeletpy.runtime_manager.names.log_paths import (
     UnsafeName,
     container_log_directory,
     pod_log_directory,

@@ -15,7 +15,7 @@ from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import should_container_be_restarted
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.start_errors import shown_reason
-from kubeletpy.runtime_manager.results import StartError
+from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.phase import RESTARTING_ALL
 from kubeletpy.status.reported_resources import reported_resources
 

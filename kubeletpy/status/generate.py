@@ -16,8 +16,8 @@ from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import could_restart_all
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
-from kubeletpy.runtime_manager.results import StartError
 from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
 from kubeletpy.status.phase import compute_phase

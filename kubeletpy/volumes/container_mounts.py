@@ -16,11 +16,11 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.environment import EnvironmentInputs, build_environment
+from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.hostname import HostnameError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import ContainerConfigError
-from kubeletpy.runtime_manager.environment import EnvironmentInputs, build_environment
-from kubeletpy.runtime_manager.expansion import ExpansionTooLong, expand
 from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes import etc_hosts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts

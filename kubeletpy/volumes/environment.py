@@ -22,10 +22,10 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import ObjectKey, WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 from kubeletpy.pods.addresses import pod_addresses
+from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
+from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import ContainerConfigError
-from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.volumes.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source

@@ -13,10 +13,10 @@ import pytest
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.runtime_manager import manager as runtime_manager
-from kubeletpy.runtime_manager.actions import StartContainer
-from kubeletpy.runtime_manager.backoff import CrashLoopBackoff
-from kubeletpy.runtime_manager.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.kill import Killer
+from kubeletpy.runtime_manager.act.kill_pod import Killer
+from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.status import container_status
 from kubeletpy.status.entry import Entry
 from kubeletpy.syncloop.loop import SyncLoop

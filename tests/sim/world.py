@@ -16,7 +16,7 @@ from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.parts import AgentParts, StaticPods
-from kubeletpy.runtime_manager.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.volumes.build import PodSurroundings
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sync_results import Decision, PodSyncResult, ResizeOutcome
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -18,7 +19,6 @@ from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
-from kubeletpy.runtime_manager.results import Decision, PodSyncResult, ResizeOutcome
 from kubeletpy.trace.names import Step
 
 MAX_ROUNDS = 20

@@ -16,8 +16,8 @@ from kubeletpy.cgroups.names import PodCgroupNames, parse_root
 from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.sync_results import ResizeOutcome
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
-from kubeletpy.runtime_manager.results import ResizeOutcome
 from kubeletpy.runtime_manager.seams import Seams
 from tests.integration.runtime_node import (
     EventLog,

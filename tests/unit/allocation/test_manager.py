@@ -15,7 +15,7 @@ from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.results import ResizeOutcome
+from kubeletpy.pods.sync_results import ResizeOutcome
 from tests.unit.allocation.pods import needs, pod
 from tests.virtual_time import LoopClock, on_virtual_time
 

@@ -14,8 +14,8 @@ from kubeletpy.cgroups.names import PodCgroupNames
 from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
 from kubeletpy.cgroups.values import CgroupResources, PodCgroupSettings
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import SandboxConfigError
 from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 from tests.unit.cgroups.pods import container, fixed, pod
 from tests.virtual_time import run

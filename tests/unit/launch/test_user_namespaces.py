@@ -11,13 +11,13 @@ import pytest
 from kubeletpy.launch.user_namespaces import mend
 from kubeletpy.remote.errors import NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.labels import POD_UID
-from kubeletpy.runtime_manager.namespaces import (
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceError, UserNamespaces
+from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,
     id_mappings,
     namespace_options,
 )
-from kubeletpy.runtime_manager.user_namespaces import UserNamespaceError, UserNamespaces
+from kubeletpy.runtime_manager.names.labels import POD_UID
 from tests.unit.cgroups.pods import pod
 
 SIZE = 65536

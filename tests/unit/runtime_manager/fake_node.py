@@ -10,10 +10,10 @@ from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sync_results import PodSyncResult
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.runtime_manager.results import PodSyncResult
-from kubeletpy.runtime_manager.settings import RuntimeSettings
 from tests.unit.images.fake_images import Events, FakeImages
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import IMAGE

@@ -12,8 +12,8 @@ from kubeletpy.pods.runtime_status import (
     PodRuntimeStatus,
     SandboxStatus,
 )
-from kubeletpy.runtime_manager.actions import PodActions
-from kubeletpy.runtime_manager.container_hash import container_hash
+from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.plan.actions import PodActions
 
 IMAGE = "registry.example/app:1"
 

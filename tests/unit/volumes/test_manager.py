@@ -23,9 +23,9 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
+from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
-from kubeletpy.runtime_manager.environment import build_environment
 from kubeletpy.volumes.container_mounts import ContainerMounts, RuntimeFeatures
 from kubeletpy.volumes.downward import format_map
 from kubeletpy.volumes.env_file import EnvFile, parse_env_file

@@ -12,7 +12,7 @@ from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.image_volumes import count_image_volumes
+from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
 from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.paths import PLUGINS, PodPaths, plugin_name
 from kubeletpy.volumes.plan import SUPPORTED

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config_errors import ContainerConfigError
-from kubeletpy.runtime_manager.environment import EnvironmentInputs
 from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.container_mounts import (
     ContainerMounts,

@@ -1,0 +1,181 @@
+"""The environment of a container: from other objects, literals, the pod itself and services.
+
+Errors name variables and objects, never values. Source: docs/reference/behaviour.md, h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
+from kubeletpy.pods.expansion import ExpansionTooLong, expand
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.service_env import service_variables
+
+MAX_ENVIRONMENT = 8 << 20
+"""Characters in all variables together; half of what one CRI message may hold."""
+
+
+class EnvSources(Protocol):
+    """Objects that environment variables refer to, read before the environment is built."""
+
+    def config_map(self, name: str) -> Mapping[str, str] | None:
+        """A config map's data; None when there is no such object."""
+        ...
+
+    def secret(self, name: str) -> Mapping[str, str] | None:
+        """A secret's decoded data (surrogate escapes for what is no UTF-8); None when there is
+        no such object."""
+        ...
+
+    def file_key(self, selector: api.FileKeySelector) -> str | None:
+        """A key of an env file in a volume; None when the file lacks it.
+
+        Raises:
+            ContainerConfigError: the volume or the file cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentInputs:
+    """All that an environment is made of besides the pod."""
+
+    facts: NodeFacts = field(default_factory=NodeFacts)
+    services: Sequence[api.Service] | None = ()
+    """Of the pod's namespace and of default; None: not listed yet."""
+    sources: EnvSources | None = None
+    """None: this version cannot look up config maps, secrets and files for environments."""
+
+
+def build_environment(
+    pod: Pod, container: api.Container, inputs: EnvironmentInputs
+) -> dict[str, str]:
+    """The variables of a container, each once.
+
+    Raises:
+        ContainerConfigError: a reference cannot be followed, services are not known yet, or the
+            whole would be too large.
+    """
+    links = pod.spec.get("enableServiceLinks")
+    if links is None:
+        raise ContainerConfigError(
+            "nil pod.spec.enableServiceLinks encountered, cannot construct envvars"
+        )
+    if inputs.services is None and not pod.is_static:
+        raise ContainerConfigError(
+            "services have not yet been read at least once, cannot construct envvars"
+        )
+    services = service_variables(inputs.services or (), pod.namespace, links)
+    variables: dict[str, str] = {}
+    size = 0
+    for group in container.get("envFrom") or ():
+        found = _group(group, inputs.sources)
+        variables.update(found)
+        size += sum(map(len, found.values()))
+        if size > MAX_ENVIRONMENT:
+            raise _too_large()
+
+    def known(name: str) -> str | None:
+        found = variables.get(name)
+        return services.get(name) if found is None else found
+
+    for entry in container.get("env") or ():
+        name = entry.get("name") or ""
+        try:
+            if entry.get("value"):
+                value: str | None = expand(entry["value"], known)
+            else:
+                value = _referred(pod, container, entry.get("valueFrom") or {}, inputs)
+        except (DownwardError, ExpansionTooLong) as error:
+            raise ContainerConfigError(f"environment variable {name}: {error}") from error
+        if value is None:
+            continue
+        variables[name] = value
+        size += len(value)
+        if size > MAX_ENVIRONMENT:
+            raise _too_large()
+    for name, value in services.items():
+        variables.setdefault(name, value)
+    return variables
+
+
+def _too_large() -> ContainerConfigError:
+    return ContainerConfigError(f"the environment is larger than {MAX_ENVIRONMENT} characters")
+
+
+def _group(group: api.EnvFromSource, sources: EnvSources | None) -> Mapping[str, str]:
+    """One envFrom entry: all keys of an object; nothing when it is missing and optional."""
+    prefix = group.get("prefix") or ""
+    config_map, secret = group.get("configMapRef"), group.get("secretRef")
+    data: Mapping[str, str] | None = None
+    if config_map is not None:
+        data = _config_map(config_map.get("name") or "", bool(config_map.get("optional")), sources)
+    elif secret is not None:
+        data = _secret(secret.get("name") or "", bool(secret.get("optional")), sources)
+    return {prefix + key: value for key, value in (data or {}).items()}
+
+
+def _referred(
+    pod: Pod, container: api.Container, origin: api.EnvVarSource, inputs: EnvironmentInputs
+) -> str | None:
+    """The value that valueFrom refers to; None when it is missing and optional."""
+    field, resource = origin.get("fieldRef"), origin.get("resourceFieldRef")
+    config_map, secret = origin.get("configMapKeyRef"), origin.get("secretKeyRef")
+    if field is not None:
+        return field_value(field, pod, inputs.facts)
+    if resource is not None:
+        return resource_value(resource, pod, container, inputs.facts)
+    if config_map is not None:
+        name, optional = config_map.get("name") or "", bool(config_map.get("optional"))
+        data = _config_map(name, optional, inputs.sources)
+        key = config_map.get("key") or ""
+        return _key(data, key, f"ConfigMap {pod.namespace}/{name}", optional)
+    if secret is not None:
+        name, optional = secret.get("name") or "", bool(secret.get("optional"))
+        data = _secret(name, optional, inputs.sources)
+        return _key(data, secret.get("key") or "", f"Secret {pod.namespace}/{name}", optional)
+    file = origin.get("fileKeyRef")
+    return "" if file is None else _file(file, inputs.sources)
+
+
+def _config_map(name: str, optional: bool, sources: EnvSources | None) -> Mapping[str, str] | None:
+    data = _supported(sources, f"configMap {name}").config_map(name)
+    if data is None and not optional:
+        raise ContainerConfigError(f'configmap "{name}" not found')
+    return data
+
+
+def _secret(name: str, optional: bool, sources: EnvSources | None) -> Mapping[str, str] | None:
+    data = _supported(sources, f"secret {name}").secret(name)
+    if data is None and not optional:
+        raise ContainerConfigError(f'secret "{name}" not found')
+    return data
+
+
+def _file(selector: api.FileKeySelector, sources: EnvSources | None) -> str | None:
+    key, path = selector.get("key") or "", selector.get("path") or ""
+    value = _supported(sources, f"file {path}").file_key(selector)
+    if not value and not selector.get("optional"):
+        raise ContainerConfigError(f'environment variable key "{key}" not found in file "{path}"')
+    return value or None
+
+
+def _key(data: Mapping[str, str] | None, key: str, where: str, optional: bool) -> str | None:
+    """One key of an object that is there, or that is missing and optional."""
+    value = (data or {}).get(key)
+    if value is None and not optional:
+        raise ContainerConfigError(f"couldn't find key {key} in {where}")
+    return value
+
+
+def _supported(sources: EnvSources | None, what: str) -> EnvSources:
+    if sources is None:
+        raise ContainerConfigError(
+            f"environment from {what}: not supported by this version of kubeletpy"
+        )
+    return sources

@@ -1,0 +1,130 @@
+"""Files of the agent beside a container: its log directory, the file for its last words, links.
+
+Paths are built from names in specs: one that could lead elsewhere is refused. Must never write into
+a container's own files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from kubeletpy.runtime_manager.names.log_paths import UnsafeName, restart_count_from_logs
+
+logger = logging.getLogger(__name__)
+
+LOG_DIRECTORY_MODE = 0o755
+CONTAINER_DIRECTORY_MODE = 0o750
+TERMINATION_FILE_MODE = 0o666
+"""Containers of any user write to it."""
+
+
+def make_log_directory(path: str) -> None:
+    """Make a log directory and its parents. Raises OSError."""
+    Path(path).mkdir(LOG_DIRECTORY_MODE, parents=True, exist_ok=True)
+
+
+def restart_count_by_logs(log_directory: str) -> int:
+    """The attempt after those that left logs; 0 when there are none or they cannot be read."""
+    try:
+        return restart_count_from_logs([path.name for path in Path(log_directory).iterdir()])
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        logger.warning(
+            "restart count cannot be read from logs",
+            extra={"directory": log_directory, "error": str(error)},
+        )
+        return 0
+
+
+def container_directory(root: str, uid: str, container: str) -> Path:
+    """Where the agent keeps files of a container: ``{root}/pods/{uid}/containers/{container}``.
+
+    Raises:
+        UnsafeName: uid or container name cannot be part of a path.
+    """
+    for part in (uid, container):
+        if not part or "/" in part or "\0" in part or part in (".", ".."):
+            raise UnsafeName(f"{part!r} cannot be part of a path")
+    return Path(root, "pods", uid, "containers", container)
+
+
+def make_container_directory(root: str, uid: str, container: str) -> Path:
+    """Make that directory. Raises UnsafeName, OSError."""
+    directory = container_directory(root, uid, container)
+    for path in (directory.parents[1], directory.parent, directory):
+        path.mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
+    return directory
+
+
+def create_termination_file(root: str, uid: str, container: str) -> str:
+    """Make ``{root}/pods/{uid}/containers/{container}/{8 hex digits}``, writable by all; its path.
+
+    Raises:
+        UnsafeName: uid or container name cannot be part of a path.
+        OSError: it cannot be made.
+    """
+    file = make_container_directory(root, uid, container) / secrets.token_hex(4)
+    descriptor = os.open(
+        file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, TERMINATION_FILE_MODE
+    )
+    try:
+        os.fchmod(descriptor, TERMINATION_FILE_MODE)  # whatever the umask
+    finally:
+        os.close(descriptor)
+    return str(file)
+
+
+def remove_termination_file(root: str, uid: str, container: str, path: str) -> None:
+    """Remove a file that create_termination_file made; anything else is left alone."""
+    try:
+        inside = Path(path).parent == container_directory(root, uid, container)
+    except UnsafeName:
+        return
+    if inside:
+        _remove(Path(path))
+
+
+def link_log(log_path: str, link_path: str) -> None:
+    """Link a container's log where collectors look; without a log there is no link."""
+    if not Path(log_path).exists():
+        return
+    link = Path(link_path)
+    try:
+        link.parent.mkdir(LOG_DIRECTORY_MODE, parents=True, exist_ok=True)
+        link.symlink_to(log_path)
+    except FileExistsError:
+        return
+    except OSError as error:
+        logger.warning("log link failed", extra={"link": link_path, "error": str(error)})
+
+
+def remove_logs(logs_root: str, log_path: str, links: Sequence[str]) -> None:
+    """Remove a container's log with its rotated ones, and its links.
+
+    Only below ``logs_root``: the path is what the runtime says.
+    """
+    for link in map(Path, links):
+        if link.is_symlink():
+            _remove(link)
+    path = Path(os.path.normpath(log_path)) if log_path else None
+    if path is None or Path(logs_root) not in path.parents:
+        return
+    try:
+        found = list(path.parent.iterdir())
+    except OSError:
+        return
+    for file in found:
+        if file.name == path.name or file.name.startswith(f"{path.name}."):
+            _remove(file)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("file cannot be removed", extra={"path": str(path), "error": str(error)})

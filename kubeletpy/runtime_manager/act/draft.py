@@ -1,0 +1,85 @@
+"""The pod's status as it changes under our own hands during one sync or kill.
+
+So that nothing is relisted: what we did is known, and only containers that we touched are asked
+for, once, at the end. Must never change the runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.read.status_reader import (
+    PodIdentity,
+    ReadContainer,
+    pod_status_from_cri,
+)
+from kubeletpy.runtime_manager.read.status_source import StatusSource
+
+
+class StatusDraft:
+    """A working copy of a PodRuntimeStatus."""
+
+    def __init__(self, status: PodRuntimeStatus) -> None:
+        self._status = status
+        self._sandboxes = {sandbox.id: sandbox for sandbox in status.sandboxes}
+        self._containers = {container.id: container for container in status.containers}
+        self._touched: dict[str, str] = {}
+        self._ended: dict[str, ReadContainer] = {}
+        """Touched ones that were seen to have ended: they need not be asked for again."""
+        self.changed = False
+        """Whether the runtime was asked to change anything."""
+
+    def sandbox_ready(self, sandbox: SandboxStatus) -> None:
+        """A sandbox was made."""
+        self.changed = True
+        self._sandboxes[sandbox.id] = sandbox
+
+    def sandbox_stopped(self, sandbox_id: str) -> None:
+        """A sandbox was stopped."""
+        self.changed = True
+        if sandbox_id in self._sandboxes:
+            self._sandboxes[sandbox_id] = replace(self._sandboxes[sandbox_id], ready=False)
+
+    def touch(self, container_id: str, sandbox_id: str) -> None:
+        """A container was made, started or stopped: its state is to be asked for."""
+        self.changed = True
+        self._touched[container_id] = sandbox_id
+        self._ended.pop(container_id, None)
+
+    def removed(self, container_id: str) -> None:
+        """A container's record is gone."""
+        self.changed = True
+        self._touched.pop(container_id, None)
+        self._ended.pop(container_id, None)
+        self._containers.pop(container_id, None)
+
+    def now(self, observed_at: int) -> PodRuntimeStatus:
+        """What is known without asking."""
+        return self._build(list(self._containers.values()), observed_at)
+
+    async def finished(self, source: StatusSource) -> PodRuntimeStatus:
+        """The status after all that was done so far.
+
+        Raises:
+            CRIError: a touched container could not be asked for.
+        """
+        observed_at = source.now()
+        asked = [pair for pair in self._touched.items() if pair[0] not in self._ended]
+        read = [*self._ended.values(), *await source.read_containers(asked)]
+        ended = [one for one in read if one.status.state == cri.CONTAINER_EXITED]
+        self._ended = {one.status.id: one for one in ended}
+        untouched = [c for c in self._containers.values() if c.id not in self._touched]
+        known = self._build(untouched, observed_at)
+        return pod_status_from_cri(
+            self._identity(), known.sandboxes, [*known.containers, *read], observed_at
+        )
+
+    def _build(self, containers: list[ContainerStatus], observed_at: int) -> PodRuntimeStatus:
+        sandboxes = list(self._sandboxes.values())
+        return pod_status_from_cri(self._identity(), sandboxes, containers, observed_at)
+
+    def _identity(self) -> PodIdentity:
+        status = self._status
+        return PodIdentity(status.uid, status.name, status.namespace, status.labels)

@@ -1,0 +1,164 @@
+"""Remove what :mod:`gc_selection` selects: dead containers, sandboxes, log directories and links.
+
+Must never remove anything of which the runtime could not be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from kubeletpy.host.trees import remove_tree
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.kill_pod import Killer
+from kubeletpy.runtime_manager.act.remove import Remover
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.names.labels import read_container_labels, read_sandbox_labels
+from kubeletpy.runtime_manager.plan.gc_selection import (
+    DeadContainer,
+    GCPolicy,
+    containers_to_remove,
+    dead_containers,
+    dead_links_to_remove,
+    log_directories_to_remove,
+    sandboxes_to_remove,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class ContainerGarbageCollector:
+    """One round at a time, as the agent's timer calls it."""
+
+    def __init__(self, tools: Tools, killer: Killer, remover: Remover, policy: GCPolicy) -> None:
+        self._tools = tools
+        self._killer = killer
+        self._remover = remover
+        self._policy = policy
+
+    async def collect(
+        self,
+        removable: Callable[[str], bool],
+        *,
+        all_sources_ready: bool,
+        told: Callable[[str], bool] = lambda uid: True,
+    ) -> set[str]:
+        """One round; the uids of pods that the runtime still has something of.
+
+        ``told(pod_uid)``: the API knows how the pod's containers ended.
+
+        Raises:
+            CRIError: the runtime could not list what it has. A record that cannot be removed is
+                logged and left for the next round.
+        """
+        containers = await self._tools.runtime.list_containers()
+        gone = await self._remove_containers(containers, removable, all_sources_ready, told)
+        left = [container for container in containers if container.id not in gone]
+        sandboxes = await self._tools.runtime.list_pod_sandbox()
+        in_use = frozenset(container.pod_sandbox_id for container in left)
+        for sandbox_id, uid in sandboxes_to_remove(sandboxes, in_use, removable):
+            try:
+                await self._remover.sandbox(sandbox_id, uid)
+            except CRIError as error:
+                _not_removed("sandbox", sandbox_id, error)
+        await self._remove_files(left, removable, all_sources_ready)
+        known = {read_container_labels(c.labels).pod_uid for c in left}
+        known |= {read_sandbox_labels(s.labels).pod_uid for s in sandboxes}
+        self._tools.mutations.forget_except(known)
+        return known
+
+    async def _remove_containers(
+        self,
+        containers: Sequence[cri.Container],
+        removable: Callable[[str], bool],
+        all_sources_ready: bool,
+        told: Callable[[str], bool],
+    ) -> set[str]:
+        dead = dead_containers(containers, self._policy, self._tools.clock.now())
+        going = containers_to_remove(
+            dead, self._policy, removable, all_sources_ready=all_sources_ready, told=told
+        )
+        gone: set[str] = set()
+        for container in going:
+            try:
+                if container.unknown:
+                    await self._stop(container)
+                await self._remover.container(container.id)
+            except CRIError as error:
+                _not_removed("container", container.id, error)
+            else:
+                gone.add(container.id)
+        return gone
+
+    async def _stop(self, container: DeadContainer) -> None:
+        record = ContainerStatus(container.id, container.name, ContainerState.UNKNOWN)
+        status = PodRuntimeStatus(container.pod_uid, "", "", containers=(record,))
+        await self._killer.kill_pod(None, status, None, StatusDraft(status))
+
+    async def _remove_files(
+        self,
+        containers: Iterable[cri.Container],
+        removable: Callable[[str], bool],
+        all_sources_ready: bool,
+    ) -> None:
+        live = [c.id for c in containers if c.state != cri.CONTAINER_EXITED]
+        if all_sources_ready:
+            root = Path(self._tools.settings.pod_logs_dir)
+            names = await asyncio.to_thread(_directories, root)
+            for name in log_directories_to_remove(names, removable):
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(remove_tree, str(root / name))
+        links_root = Path(self._tools.settings.container_logs_dir)
+        dangling = await asyncio.to_thread(
+            _dangling_links, links_root, self._tools.settings.pod_logs_dir
+        )
+        going = dead_links_to_remove(dangling, live)
+        await asyncio.to_thread(_unlink_all, links_root, going)
+
+
+def _directories(root: Path) -> list[str]:
+    try:
+        return [path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return []
+
+
+def _dangling_links(root: Path, target_root: str) -> list[str]:
+    """Links that lead nowhere and that nobody will make lead anywhere again.
+
+    Into our log directory all of them, for we know which containers are alive. Others only where
+    the folder is gone too, such as after a node that was taken away, or had its logs elsewhere: the
+    log of a living container of somebody else may just be rotated.
+    """
+    try:
+        return [path.name for path in root.iterdir() if _leads_nowhere(path, Path(target_root))]
+    except OSError:
+        return []
+
+
+def _leads_nowhere(path: Path, target_root: Path) -> bool:
+    try:
+        if not path.is_symlink() or path.exists():
+            return False
+        target = path.parent / path.readlink()
+        return target_root in target.parents or not target.parent.exists()
+    except OSError:  # gone meanwhile
+        return False
+
+
+def _unlink_all(root: Path, names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            (root / name).unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("log link not removed", extra={"link": name, "error": str(error)})
+
+
+def _not_removed(what: str, name: str, error: CRIError) -> None:
+    logger.info(f"{what} not removed", extra={"id": name, "error": str(error)})

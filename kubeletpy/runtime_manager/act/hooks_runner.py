@@ -1,0 +1,203 @@
+"""Runs postStart and preStop hooks: a command, an HTTP request, or a pause.
+
+Must never limit a hook in time: preStop is given up by who calls, when the grace period is over;
+postStart has as long as it takes. Source: docs/reference, hooks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.handlers import http
+from kubeletpy.handlers.exec import run_command
+from kubeletpy.handlers.http_request import BadRequest, HttpRequest, request_for
+from kubeletpy.handlers.network import Resolver
+from kubeletpy.handlers.outcome import Answer, HandlerError
+from kubeletpy.handlers.ports import host_port
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.names.labels import (
+    read_container_annotations,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_SHOWN = 1024
+"""Characters of a command or path in a message."""
+
+
+class HookMetrics(Protocol):
+    """What is counted of hooks."""
+
+    @property
+    def http_fallbacks(self) -> Counted:
+        """https hooks that worked over http."""
+        ...
+
+    @property
+    def sleeps_cut_short(self) -> Counted:
+        """sleep hooks given up early."""
+        ...
+
+
+class Counted(Protocol):
+    """A counter."""
+
+    def inc(self) -> None:
+        """One more."""
+        ...
+
+
+class LifecycleHookRunner:
+    """Implements :class:`~kubeletpy.runtime_manager.hooks.LifecycleHooks`."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        recorder: EventRecorder,
+        metrics: HookMetrics,
+        node_ips: Sequence[str] = (),
+    ) -> None:
+        """``node_ips`` are the addresses of pods on the host's network."""
+        self._runtime = runtime
+        self._recorder = recorder
+        self._metrics = metrics
+        self._node_ips = tuple(node_ips)
+        self._resolver = Resolver()
+
+    async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
+        """Run the postStart hook of a container. Raises HookFailed."""
+        handler = (container.get("lifecycle") or {}).get("postStart")
+        if handler:
+            ports = container.get("ports") or ()
+            await self._run(pod, container["name"], container_id, handler, ports)
+
+    async def pre_stop(
+        self,
+        pod: Pod | None,
+        container_name: str,
+        container_id: str,
+        handler: api.LifecycleHandler,
+    ) -> None:
+        """Run a preStop hook. Raises HookFailed."""
+        found = pod.find_container(container_name) if pod is not None else None
+        ports = None if found is None else found[1].get("ports") or ()
+        await self._run(pod, container_name, container_id, handler, ports)
+
+    async def _run(
+        self,
+        pod: Pod | None,
+        name: str,
+        container_id: str,
+        handler: api.LifecycleHandler,
+        ports: Sequence[api.ContainerPort] | None,
+    ) -> None:
+        """``ports`` None: they are read from the container's annotations."""
+        what, of = "lifecycle hook", f'Container "{name}" in Pod "{_described(pod)}"'
+        try:
+            if isinstance(command := handler.get("exec"), Mapping):
+                words = command.get("command") or ()
+                what = f"Exec lifecycle hook ([{_shown(words)}])"
+                await self._command(container_id, list(map(str, words)))
+            elif isinstance(get := handler.get("httpGet"), Mapping):
+                what = f"HTTP lifecycle hook ({_cut(get.get('path') or '')})"
+                await self._get(pod, container_id, get, ports)
+            elif isinstance(sleep := handler.get("sleep"), Mapping):
+                what = f"Sleep lifecycle hook ({sleep.get('seconds')})"
+                await self._sleep(sleep.get("seconds"))
+            else:
+                what, of = "Cannot run handler", ""
+                kinds = ", ".join(sorted(map(str, handler))) or "none"
+                raise HandlerError(f"invalid handler: {kinds} is not supported in a hook")
+        except (HandlerError, http.ExchangeFailed, BadRequest, CRIError) as error:
+            text = f"{what} for {of} failed - error: {error}" if of else f"{what}: {error}"
+            raise HookFailed(text) from error
+
+    async def _command(self, container_id: str, words: list[str]) -> None:
+        reply = await run_command(self._runtime, container_id, words, 0)
+        if reply.answer is not Answer.SUCCESS:
+            ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
+            raise HandlerError(f"command '{_shown(words)}' {ended}, message: {reply.output!r}")
+
+    async def _sleep(self, seconds: object) -> None:
+        """0 is allowed: it does nothing."""
+        if not isinstance(seconds, int) or seconds < 0:
+            raise HandlerError("sleep.seconds is not a number of seconds")
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self._metrics.sleeps_cut_short.inc()
+            raise
+
+    async def _get(
+        self,
+        pod: Pod | None,
+        container_id: str,
+        action: api.HTTPGetAction,
+        ports: Sequence[api.ContainerPort] | None,
+    ) -> None:
+        """Whatever status comes back is fine; only that none does is a failure."""
+        if ports is None:
+            status = (await self._runtime.container_status(container_id)).status
+            ports = read_container_annotations(status.annotations).ports
+        ip = "" if action.get("host") else await self._pod_ip(container_id)
+        request = request_for(action, ports, ip, "lifecycle")
+        try:
+            await http.get(self._resolver, request)
+        except http.NotTLS:
+            await self._in_the_clear(pod, request)
+
+    async def _in_the_clear(self, pod: Pod | None, request: HttpRequest) -> None:
+        """An https hook of a server that speaks http worked before there was https: still does."""
+        headers = tuple(
+            header for header in request.headers if header[0].lower() != "authorization"
+        )
+        plain = HttpRequest(
+            False, request.host, request.port, request.target, headers, request.host_header
+        )
+        await http.get(self._resolver, plain)
+        self._metrics.http_fallbacks.inc()
+        if pod is not None:
+            where = host_port(request.host, request.port)
+            self._recorder.event(
+                pod_reference(pod),
+                WARNING,
+                "LifecycleHTTPFallback",
+                f"request to HTTPS lifecycle hook {where} got HTTP response, "
+                "retry with HTTP succeeded",
+            )
+
+    async def _pod_ip(self, container_id: str) -> str:
+        """The pod's first address as the runtime knows it. Raises HandlerError, CRIError."""
+        listed = await self._runtime.list_containers(cri.ContainerFilter(id=container_id))
+        found = next((each for each in listed if each.id == container_id), None)
+        if found is None:
+            raise NotFound("ListContainers", "no such container", target=container_id)
+        status = (await self._runtime.pod_sandbox_status(found.pod_sandbox_id)).status
+        if status.network.ip:
+            return status.network.ip
+        on_host = status.linux.namespaces.options.network == cri.NODE
+        if on_host and self._node_ips:
+            return self._node_ips[0]
+        raise HandlerError("failed to find networking container: the sandbox has no IP address")
+
+
+def _shown(words: Sequence[object]) -> str:
+    """A command as messages show it: they end up in logs, and in the pod's status."""
+    return _cut(" ".join(map(str, words)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def _described(pod: Pod | None) -> str:
+    return "unknown" if pod is None else pod.description

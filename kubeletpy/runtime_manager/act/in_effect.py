@@ -1,0 +1,96 @@
+"""What a pod is known to have been given, gathered for the decisions of one sync.
+
+The limits of a pod's own cgroup are read once in the life of the agent, when it first finds the pod
+running, and again after a resize that went wrong: an agent that died in the middle of one may have
+left them as they were. Must never change a limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.resizable import effective_resources
+from kubeletpy.runtime_manager.plan.resize import InEffect, ResizePlan
+from kubeletpy.runtime_manager.plan.resize_steps import difference
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodLimitsError
+from kubeletpy.runtime_manager.seams import Seams
+
+logger = logging.getLogger(__name__)
+
+
+def record_given(records: ActuatedResources, pod: Pod, container: api.Container) -> None:
+    """Record what a container is about to be made with.
+
+    Before it is made: an agent that dies then, and comes back, does not take it for one that is
+    still to be resized. Raises ValueError.
+    """
+    given = effective_resources(pod, container)
+    if given or records.get(pod.uid, container["name"]) is not None:
+        records.set(pod.uid, container["name"], given)
+
+
+class ResourcesInEffect:
+    """Reads the records, and remembers whose cgroups are known to be right."""
+
+    def __init__(self, seams: Seams, settings: RuntimeSettings) -> None:
+        self._records = seams.actuated
+        self._limits = seams.pod_limits
+        self._settings = settings
+        self._right: set[str] = set()
+        """uids of pods whose cgroup has the limits it is to have, as far as records tell."""
+
+    def of(self, pod: Pod, status: PodRuntimeStatus) -> InEffect:
+        """What is in effect for a pod."""
+        known = {}
+        for container in (*pod.init_containers, *pod.containers):
+            name = container["name"]
+            if (resources := self._records.get(pod.uid, name)) is not None:
+                known[name] = resources
+        pod_level = self._records.get_pod_level(pod.uid)
+        if pod_level is None and pod.spec.get("resources") and not status.empty:
+            # nobody knows what they were: lost, or it had none until now
+            self._right.discard(pod.uid)
+        return InEffect(
+            containers=known,
+            pod_level=pod_level,
+            pod_limits_differ=self._difference(pod, status),
+            settings=self._settings,
+        )
+
+    def note(self, pod: Pod, plan: ResizePlan) -> None:
+        """Record what a plan found to be in effect without a record."""
+        for name, resources in plan.adopted:
+            self._records.set(pod.uid, name, resources)
+        if plan.empty and plan.pod_level is not None:
+            self._records.set_pod_level(pod.uid, plan.pod_level)
+
+    def resized(self, uid: str, worked: bool) -> None:
+        """A resize was carried out: only if all of it worked the pod's limits need no look."""
+        (self._right.add if worked else self._right.discard)(uid)
+
+    def forget_except(self, uids: Iterable[str]) -> None:
+        """Drop what is remembered of pods that the runtime has no more."""
+        self._right.intersection_update(uids)
+
+    def _difference(self, pod: Pod, status: PodRuntimeStatus) -> str:
+        if pod.uid in self._right:
+            return ""
+        if status.empty:  # its cgroup has just been made
+            self._right.add(pod.uid)
+            return ""
+        if not status.running_containers:
+            return ""
+        try:
+            wanted = self._limits.wanted(pod)
+            differs = "" if wanted is None else difference(self._limits.current(pod), wanted)
+        except PodLimitsError as error:
+            logger.info("limits not known", extra={"pod": pod.key, "why": str(error)})
+            differs = ""
+        if not differs:
+            self._right.add(pod.uid)
+        return differs

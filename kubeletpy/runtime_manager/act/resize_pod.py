@@ -1,0 +1,196 @@
+"""Carry out a resize: memory first, then cpu, each in the order in which nothing outgrows its room.
+
+An error ends it where it is; what was done is recorded, the next sync goes on with the rest. Must
+never decide what is to be changed.
+
+Source: docs/reference, "In-place resize".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from kubeletpy.pods.sync_results import StartError, SyncAction
+from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
+from kubeletpy.runtime_manager.act.sync_run import Parts, SyncRun
+from kubeletpy.runtime_manager.config.resources import container_resources
+from kubeletpy.runtime_manager.plan.resizable import RESOURCES, Resource, merged
+from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
+from kubeletpy.runtime_manager.plan.resize_steps import (
+    applied,
+    pod_steps,
+    refusal,
+    sandbox_resources,
+    shrinking_containers,
+    shrinking_pod_memory,
+)
+from kubeletpy.runtime_manager.pod_limits import PodLimits, PodLimitsError
+from kubeletpy.trace.names import Call
+from kubeletpy.trace.spans import phase
+
+logger = logging.getLogger(__name__)
+
+RESIZE_ERROR = "ResizePodInPlaceError"
+
+
+class ResizeFailed(Exception):
+    """A resize could not be carried out; the message is for the pod's conditions and events."""
+
+
+async def resize_pod(run: SyncRun, parts: Parts) -> None:
+    """Bring what runs in line with what it is to have. A failure does not end the sync."""
+    if run.plan.resize.empty:
+        return
+    loop = asyncio.get_running_loop()
+    started, error = loop.time(), None
+    try:
+        with phase(Call.RESIZE, run.pod.name, milestone=True):
+            await _Resize(run, parts).carry_out()
+        run.resize_done = True
+    except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:
+        error = StartError(RESIZE_ERROR, str(failure))
+        logger.info("resize failed", extra={"pod": run.pod.key, "error": str(failure)})
+    metric = parts.tools.metrics.pod_resize_duration
+    metric.labels("false" if error else "true").observe((loop.time() - started) * 1000)
+    run.resize_error = error.message if error is not None else ""
+    run.add(SyncAction.RESIZE_POD_IN_PLACE, run.pod.description, error, run.plan.resize.pod)
+
+
+class _Resize:
+    def __init__(self, run: SyncRun, parts: Parts) -> None:
+        self._run = run
+        self._tools = parts.tools
+        self._limits = parts.tools.seams.pod_limits
+        self._records = parts.tools.seams.actuated
+        self._current = PodLimits()
+
+    async def carry_out(self) -> None:
+        """All of it. Raises what a failure is."""
+        run, plan = self._run, self._run.plan.resize
+        wanted = self._limits.wanted(run.pod)
+        if wanted is not None:
+            self._current = self._limits.current(run.pod)
+        await self._check_memory(wanted)
+        for resource in RESOURCES:
+            updates = plan.updates(resource)
+            steps = None
+            if wanted is not None and (updates or plan.pod):
+                steps = pod_steps(resource, self._current, wanted)
+            for step in steps.before if steps else ():
+                await self._finish(partial(self._limit_pod, resource, step))
+            for update in updates:
+                await self._finish(partial(self._update, update))
+            for step in steps.after if steps else ():
+                await self._finish(partial(self._limit_pod, resource, step))
+        if plan.pod_level is not None:
+            self._records.set_pod_level(run.pod.uid, plan.pod_level)
+
+    # -- memory in use -----------------------------------------------------------------------
+
+    async def _check_memory(self, wanted: PodLimits | None) -> None:
+        """Refuse what would have the kernel kill; a best effort, the use may grow meanwhile."""
+        run, plan = self._run, self._run.plan.resize
+        shrinking = shrinking_containers(plan.memory)
+        pod_limit = 0
+        if wanted is not None and (plan.memory or plan.pod):
+            pod_limit = shrinking_pod_memory(self._current, wanted)
+        pod_usage = self._limits.memory_usage(run.pod) if pod_limit else 0
+        usages = {name: await self._usage(update) for name, update in shrinking.items()}
+        if why := refusal(pod_limit, pod_usage, shrinking, usages):
+            raise ResizeFailed(why)
+
+    async def _usage(self, update: ContainerUpdate) -> int | None:
+        try:
+            stats = await self._tools.runtime.container_stats(update.id)
+        except CRIError as error:
+            raise ResizeFailed(
+                f'unable to read memory usage for pod "{self._run.pod.description}": {error}'
+            ) from error
+        memory = stats.memory
+        if memory.HasField("usage_bytes"):
+            return memory.usage_bytes.value
+        return memory.working_set_bytes.value if memory.HasField("working_set_bytes") else None
+
+    # -- the pod -----------------------------------------------------------------------------
+
+    async def _limit_pod(self, resource: Resource, step: PodLimits) -> None:
+        """The runtime may refuse; it is told the old limits again when the kernel does."""
+        after = applied(self._current, step)
+        try:
+            await self._tell_runtime(after)
+        except CRIError as error:
+            raise ResizeFailed(
+                "failed to notify runtime for UpdatePodSandboxResources "
+                f"(resource={resource}); resize rejected: {error}"
+            ) from error
+        try:
+            await self._limits.write(self._run.pod, step)
+        except PodLimitsError:
+            try:
+                await self._tell_runtime(self._current)
+            except CRIError as error:
+                logger.warning(
+                    "runtime not told that a pod keeps its limits",
+                    extra={"pod": self._run.pod.key, "error": str(error)},
+                )
+            raise
+        self._current = after
+
+    async def _tell_runtime(self, limits: PodLimits) -> None:
+        run = self._run
+        overhead, resources = sandbox_resources(run.pod, limits, self._tools.settings)
+        try:
+            await self._tools.runtime.update_pod_sandbox_resources(
+                run.sandbox_id, overhead, resources
+            )
+        except Unimplemented:
+            pass  # the cgroup counts, the runtime need not know
+        except CRIError as error:
+            # containerd 2.2 has the call, but no code for what it can not do
+            if error.code is not Code.UNKNOWN or "not implemented" not in error.details:
+                raise
+
+    # -- containers --------------------------------------------------------------------------
+
+    async def _update(self, update: ContainerUpdate) -> None:
+        run = self._run
+        known = self._records.get(run.pod.uid, update.name)
+        after = merged(known, update.desired, update.resource)
+        container = {**update.container, "resources": after}
+        resources = container_resources(
+            run.pod,
+            container,  # type: ignore[arg-type]
+            update.kind,
+            self._tools.settings,
+        )
+        if known is None and update.resource is Resource.MEMORY:
+            _leave_cpu(resources)
+        record = run.status.by_id(update.id)
+        run.draft.touch(update.id, record.sandbox_id if record else run.sandbox_id)
+        try:
+            await self._tools.runtime.update_container_resources(update.id, resources)
+        except NotFound as error:
+            raise ResizeFailed(f"container {update.name} is gone: {error}") from error
+        self._records.set(run.pod.uid, update.name, after)
+        if update.name not in run.resized:
+            run.resized.append(update.name)
+
+    async def _finish(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """One change, seen to its end and recorded even if the sync is cut short meanwhile.
+
+        Raises NotWanted: the pod is to end.
+        """
+        if self._run.request.is_terminating():
+            raise NotWanted
+        await self._tools.mutations.finish(self._run.pod.uid, change())
+
+
+def _leave_cpu(resources: cri.LinuxContainerResources) -> None:
+    """0 leaves as it is what is not known here; the next update sets it."""
+    resources.cpu_shares = resources.cpu_quota = resources.cpu_period = 0

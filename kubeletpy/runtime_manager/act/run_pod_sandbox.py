@@ -1,0 +1,121 @@
+"""Make a pod's sandbox: its config, its log directory, the runtime's work and the check of it.
+
+Must never start a container, and never lose a sandbox that the runtime has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import SandboxStatus
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.container_files import make_log_directory
+from kubeletpy.runtime_manager.act.slots import StartKind
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.config.dns import pod_dns
+from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
+from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
+from kubeletpy.trace.names import Call
+from kubeletpy.trace.spans import phase
+
+CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
+CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
+
+
+class SandboxFailed(Exception):
+    """No sandbox that containers could start in."""
+
+    def __init__(self, code: str, message: str, cause: str) -> None:
+        """``message`` goes to the pod's sync result, ``cause`` into the event."""
+        super().__init__(message)
+        self.error = StartError(code, message)
+        self.cause = cause
+
+
+class SandboxUnchecked(Exception):
+    """The sandbox was made, but its state cannot be told; the next sync looks again."""
+
+
+class NotWanted(Exception):
+    """The pod is to end: nothing was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A sandbox and the config that CreateContainer wants with it."""
+
+    config: cri.PodSandboxConfig
+    status: SandboxStatus
+
+
+class SandboxMaker:
+    """Makes sandboxes."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def config(self, pod: Pod, attempt: int, *, tell: bool = False) -> cri.PodSandboxConfig:
+        """The sandbox's config; ``tell``: record what had to be cut from its DNS config.
+
+        Raises:
+            SandboxFailed: the spec asks for what cannot be.
+        """
+        try:
+            dns, warnings = pod_dns(pod, self._tools.settings, self._tools.seams.host_dns())
+            config = build_pod_sandbox_config(
+                pod,
+                attempt,
+                self._tools.settings,
+                dns,
+                cgroup_parent=self._tools.seams.cgroup_parent(pod),
+                userns=self._tools.seams.user_namespace(pod),
+            )
+        except SandboxConfigError as error:
+            message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
+            raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error)) from error
+        if tell:
+            for warning in warnings:
+                self._tools.recorder.event(
+                    pod_reference(pod), WARNING, warning.reason, warning.message
+                )
+        return config
+
+    async def create(self, pod: Pod, attempt: int, unwanted: Callable[[], bool]) -> Sandbox:
+        """Make a sandbox and see that it is there.
+
+        Raises:
+            SandboxFailed: there is none.
+            SandboxUnchecked: there is one, but the runtime does not tell about it.
+            NotWanted: ``unwanted()`` became true before the runtime was asked.
+        """
+        config = self.config(pod, attempt, tell=True)
+        try:
+            handler = await self._tools.seams.runtime_handler(pod)
+            make_log_directory(config.log_directory)
+        except (SandboxConfigError, OSError) as error:
+            message = f'Failed to create sandbox for pod "{pod.description}": {error}'
+            raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error)) from error
+        async with self._tools.slots.hold(StartKind.SANDBOX):
+            if unwanted():
+                raise NotWanted
+            try:
+                with phase(Call.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
+                    sandbox_id = await self._tools.mutations.finish(
+                        pod.uid, self._tools.runtime.run_pod_sandbox(config, handler)
+                    )
+            except CRIError as error:
+                cause = error.details or str(error.code)
+                message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
+                raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
+        try:
+            with phase(Call.POD_SANDBOX_STATUS):
+                status = await self._tools.source.read_sandbox(sandbox_id)
+        except CRIError as error:
+            raise SandboxUnchecked(error.details or str(error.code)) from error
+        return Sandbox(config, sandbox_from_cri(status))

@@ -1,0 +1,265 @@
+"""Start one container: image, attempt, config, create, start, post-start, in this order.
+
+Each step that fails ends the start with its own code, which kubectl shows as the reason why the
+container waits. Source: docs/reference, "Start of one container". Must never decide whether to
+start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import NORMAL, WARNING
+from kubeletpy.images.errors import ImageError
+from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.container_files import (
+    create_termination_file,
+    link_log,
+    make_log_directory,
+    restart_count_by_logs,
+)
+from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
+from kubeletpy.runtime_manager.act.in_effect import record_given
+from kubeletpy.runtime_manager.act.kept_hooks import keep_hook
+from kubeletpy.runtime_manager.act.kill_pod import Killer
+from kubeletpy.runtime_manager.act.remove_unstarted import remove_unstarted
+from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
+from kubeletpy.runtime_manager.act.slots import StartKind
+from kubeletpy.runtime_manager.act.start_context import (
+    CONFIG_ERROR,
+    CREATE_ERROR,
+    POST_START_ERROR,
+    RUN_ERROR,
+    PodContext,
+    StartFailed,
+    Turn,
+    fail,
+)
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.config.container_config import (
+    ContainerInputs,
+    build_container_config,
+)
+from kubeletpy.runtime_manager.config.stop_signal import IGNORED, why_ignored
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
+from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_directory, log_link
+from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.runtime_manager.plan.target_container import target_id
+from kubeletpy.runtime_manager.protocol import Mount
+from kubeletpy.runtime_manager.read.secret_values import hide_secrets
+from kubeletpy.trace.names import Call
+from kubeletpy.trace.spans import phase
+
+logger = logging.getLogger(__name__)
+
+
+class ContainerStarter:
+    """Starts containers."""
+
+    def __init__(self, tools: Tools, images: ImageManager, killer: Killer) -> None:
+        self._tools = tools
+        self._images = images
+        self._killer = killer
+
+    async def start(self, context: PodContext, action: StartContainer, turn: Turn) -> None:
+        """Start a container.
+
+        Raises:
+            StartFailed: with the code and message of the step that failed.
+            NotWanted: the pod is to end; the container was perhaps created, but not started.
+        """
+        try:
+            image = await self._image(context, action, action.container)
+            mounts = await self._mounted_images(context, action)
+            if turn.after is not None:
+                await turn.after.wait()
+            async with self._tools.slots.hold(StartKind.CONTAINER):
+                if context.unwanted():
+                    raise NotWanted
+                config = await self._config(context, action, image, mounts)
+                container_id = await self._tools.mutations.finish(
+                    context.pod.uid, self._create_and_start(context, action, config, turn)
+                )
+        finally:
+            turn.created.set()
+        await self._check_stop_signal(context, action, container_id)
+        await self._post_start(context, action, container_id)
+
+    async def _mounted_images(self, context: PodContext, action: StartContainer) -> Sequence[Mount]:
+        """The container's mounts; the images among them are on the node."""
+        mounts = list(context.volume_mounts.get(action.name, ()))
+        for index, mount in enumerate(mounts):
+            if mount.image:
+                wanted: api.Container = {"name": action.name, "image": mount.image}
+                if mount.image_pull_policy:
+                    wanted["imagePullPolicy"] = mount.image_pull_policy
+                image = await self._image(context, action, wanted)
+                mounts[index] = replace(mount, image_ref=image.ref)
+        return mounts
+
+    async def _image(
+        self, context: PodContext, action: StartContainer, wanted: api.Container
+    ) -> LocalImage:
+        """Have an image on the node: the container's, or one that it has mounted."""
+        try:
+            return await self._images.ensure_image_exists(
+                context.pod,
+                wanted,
+                action.kind,
+                context.pull_secrets,
+                context.sandbox_config,
+            )
+        except ImageError as error:
+            self._tools.recorder.event(
+                context.reference(action), WARNING, "Failed", f"Error: {error.code}"
+            )
+            raise StartFailed(error.code, error.message, error.retry_at) from error
+
+    async def _config(
+        self,
+        context: PodContext,
+        action: StartContainer,
+        image: LocalImage,
+        mounts: Sequence[Mount],
+    ) -> cri.ContainerConfig:
+        pod, container, name = context.pod, action.container, action.name
+        try:
+            log_directory = container_log_directory(
+                self._tools.settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
+            )
+            seams, pod_ips = self._tools.seams, context.pod_ips
+            environment = await seams.environment(pod, container, pod_ips)
+            inputs = ContainerInputs(
+                restart_count=self._attempt(context, action, log_directory),
+                image_ref=image.ref,
+                image_user=image.uid if image.uid is not None else image.username or None,
+                environment=environment,
+                mounts=await seams.mounts(pod, container, pod_ips, environment, mounts),
+                termination_log=self._termination_file(context, action),
+                target_container_id=target_id(context.status, action.container),
+                userns=seams.user_namespace(pod),
+            )
+            # As large as the pod: expansion of its variables may take a while.
+            config = await asyncio.to_thread(
+                build_container_config, pod, container, action.kind, self._tools.settings, inputs
+            )
+            if KEPT_PRE_STOP in config.annotations:
+                await asyncio.to_thread(
+                    keep_hook, self._tools.root_dir, pod.uid, name, pre_stop_text(container)
+                )
+            make_log_directory(log_directory)
+        except (ContainerConfigError, UnsafeName, OSError) as error:
+            fail(self._tools, context, action, CONFIG_ERROR, str(error))
+        return config
+
+    def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
+        """Counts on from the newest record, or from the logs when the runtime has forgotten."""
+        known = context.status.newest(action.name)
+        return restart_count_by_logs(log_directory) if known is None else known.restart_count + 1
+
+    def _termination_file(self, context: PodContext, action: StartContainer) -> str:
+        if not action.container.get("terminationMessagePath"):
+            return ""
+        return create_termination_file(self._tools.root_dir, context.pod.uid, action.name)
+
+    async def _create_and_start(
+        self,
+        context: PodContext,
+        action: StartContainer,
+        config: cri.ContainerConfig,
+        turn: Turn,
+    ) -> str:
+        """One change for the runtime: it is seen through even if the sync is cancelled."""
+        await remove_unstarted(self._tools, context, action)
+        record_given(self._tools.seams.actuated, context.pod, action.container)
+        try:
+            with phase(Call.CREATE_CONTAINER, action.name, milestone=True):
+                container_id = await self._tools.runtime.create_container(
+                    context.sandbox_id, config, context.sandbox_config
+                )
+        except CRIError as error:
+            why = _said(error, action, config)
+            count_image_volumes(self._tools.metrics, config, why)
+            fail(self._tools, context, action, CREATE_ERROR, why)
+        count_image_volumes(self._tools.metrics, config)
+        context.draft.touch(container_id, context.sandbox_id)
+        turn.created.set()
+        self._tools.recorder.event(
+            context.reference(action), NORMAL, "Created", "Container created"
+        )
+        if context.unwanted():
+            raise NotWanted
+        try:
+            with phase(Call.START_CONTAINER, action.name, milestone=True):
+                await self._tools.runtime.start_container(container_id)
+        except CRIError as error:
+            text = _said(error, action, config).replace(container_id, action.name)
+            fail(self._tools, context, action, RUN_ERROR, text)
+        self._tools.recorder.event(
+            context.reference(action), NORMAL, "Started", "Container started"
+        )
+        self._link_log(context, config, container_id)
+        return container_id
+
+    def _link_log(
+        self, context: PodContext, config: cri.ContainerConfig, container_id: str
+    ) -> None:
+        pod = context.pod
+        link = log_link(
+            self._tools.settings.container_logs_dir,
+            pod.name,
+            pod.namespace,
+            config.metadata.name,
+            container_id,
+        )
+        link_log(f"{context.sandbox_config.log_directory}/{config.log_path}", link)
+
+    async def _check_stop_signal(
+        self, context: PodContext, action: StartContainer, container_id: str
+    ) -> None:
+        """Say so when the container will not get the signal that its spec asks for."""
+        if not (action.container.get("lifecycle") or {}).get("stopSignal"):
+            return
+        enabled, status = self._tools.settings.stop_signals, None
+        if enabled:
+            try:
+                status = (await self._tools.runtime.container_status(container_id)).status
+            except CRIError as error:
+                logger.debug("stop signal not checked", extra={"error": str(error)})
+                return
+        if why := why_ignored(action.container, status, enabled=enabled):
+            self._tools.recorder.event(context.reference(action), WARNING, IGNORED, why)
+
+    async def _post_start(
+        self, context: PodContext, action: StartContainer, container_id: str
+    ) -> None:
+        if not (action.container.get("lifecycle") or {}).get("postStart"):
+            return
+        try:
+            with phase(Call.POST_START, action.name, milestone=True):
+                await self._tools.seams.hooks.post_start(
+                    context.pod, action.container, container_id
+                )
+        except HookFailed as error:
+            # The hook's text may hold what events should not show to everybody.
+            self._tools.recorder.event(
+                context.reference(action), WARNING, "FailedPostStartHook", "PostStartHook failed"
+            )
+            await self._killer.kill_container(
+                context.pod, action.name, container_id, message="FailedPostStartHook"
+            )
+            raise StartFailed(POST_START_ERROR, str(error)) from error
+
+
+def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
+    """What the runtime said, without what the container has from secrets."""
+    variables = {entry.key: entry.value.decode("utf-8", "replace") for entry in config.envs}
+    return hide_secrets(error.details or str(error.code), action.container, variables)

@@ -1,0 +1,93 @@
+"""What the starts of one sync share, and how a start that fails is told.
+
+Must never start anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.pods.pod import Pod, field_path
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.runtime_manager.protocol import Mount, PullSecret
+
+CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
+RUN_ERROR = "RunContainerError"
+POST_START_ERROR = "PostStartHookError"
+
+
+class StartFailed(Exception):
+    """A step of a start did not work."""
+
+    def __init__(self, code: str, message: str, retry_at: float | None = None) -> None:
+        super().__init__(message)
+        self.error = StartError(code, message, retry_at)
+        self.retry_at = retry_at
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """What the starts of one sync share."""
+
+    pod: Pod
+    status: PodRuntimeStatus
+    """Before the sync: attempts are counted from it."""
+    sandbox_id: str
+    sandbox_config: cri.PodSandboxConfig
+    pod_ips: tuple[str, ...]
+    draft: StatusDraft
+    unwanted: Callable[[], bool]
+    """Whether the pod is to end: nothing more is started then."""
+    pull_secrets: Sequence[PullSecret] = ()
+    volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
+
+    def reference(self, action: StartContainer) -> api.ObjectReference:
+        """The container, as events name it."""
+        return pod_reference(self.pod, field_path(action.kind, action.name))
+
+
+@dataclass(slots=True)
+class Turn:
+    """A container's place in the order of creation."""
+
+    after: asyncio.Event | None = None
+    """Set when the container before has been created, or never will be."""
+    created: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def fail(
+    tools: Tools, context: PodContext, action: StartContainer, code: str, message: str
+) -> NoReturn:
+    """End a start with an event. Raises StartFailed."""
+    tools.recorder.event(context.reference(action), WARNING, "Failed", f"Error: {message}")
+    raise StartFailed(code, message)
+
+
+def ended_in_their_start(
+    errors: Mapping[str, StartError], after: PodRuntimeStatus
+) -> Iterator[float]:
+    """When (Unix seconds) containers ended whose start failed after the runtime had made them.
+
+    Nobody tells of an end that is our own doing: these containers are to be looked at again, like
+    any that has crashed. Their backoff, which counts from their end, holds them back.
+    """
+    for name, error in errors.items():
+        record = after.newest(name)
+        if (
+            error.code in (RUN_ERROR, POST_START_ERROR)
+            and record is not None
+            and record.state is ContainerState.EXITED
+            and record.finished_at > 0
+        ):
+            yield record.finished_at / 1e9

@@ -1,0 +1,77 @@
+"""One runtime sync under way: what it was asked, what it has done, and what it works with.
+
+Must never act itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.kill_pod import Killer
+from kubeletpy.runtime_manager.act.remove import Remover
+from kubeletpy.runtime_manager.act.run_pod_sandbox import SandboxMaker
+from kubeletpy.runtime_manager.act.start_container import ContainerStarter
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
+
+
+class StopSync(Exception):
+    """The rest of this sync must not happen; why is in the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the steps work with."""
+
+    killer: Killer
+    remover: Remover
+    sandboxes: SandboxMaker
+    starter: ContainerStarter
+    crash_loops: CrashLoopBackoff
+    tools: Tools
+
+
+@dataclass(slots=True)
+class SyncRun:
+    """One sync under way."""
+
+    request: SyncPodRequest
+    status: PodRuntimeStatus
+    """What the plan was made from."""
+    plan: PodActions
+    draft: StatusDraft
+    sandbox_id: str
+    pod_ips: tuple[str, ...]
+    sandbox_config: cri.PodSandboxConfig | None = None
+    results: list[SyncResult] = field(default_factory=list)
+    start_errors: dict[str, StartError] = field(default_factory=dict)
+    sync_error: StartError | None = None
+    retry_at: float | None = None
+    resized: list[str] = field(default_factory=list)
+    """Containers whose limits were changed in place."""
+    resize_done: bool = False
+    """All that was planned to be changed in place was."""
+    resize_error: str = ""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod that is synced."""
+        return self.request.pod
+
+    def add(
+        self, action: SyncAction, target: str, error: StartError | None = None, why: str = ""
+    ) -> None:
+        """Note the outcome of a step."""
+        self.results.append(SyncResult(action, target, error, why))
+
+    def retry(self, at: float | None) -> None:
+        """Note when trying again makes sense; the earliest counts."""
+        if at is not None:
+            self.retry_at = at if self.retry_at is None else min(self.retry_at, at)

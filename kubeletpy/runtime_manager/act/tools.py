@@ -1,0 +1,36 @@
+"""What every acting part of the runtime manager works with, made once and handed around.
+
+Must never hold state of a pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.clock import Clock
+from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.slots import StartSlots, StopSlots
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.runtime_manager.seams import Seams
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools."""
+
+    runtime: RuntimeService
+    source: StatusSource
+    mutations: Mutations
+    slots: StartSlots
+    stop_slots: StopSlots
+    recorder: EventRecorder
+    clock: Clock
+    metrics: PodStartMetrics
+    settings: RuntimeSettings
+    seams: Seams
+    root_dir: str
+    """The kubelet's root directory."""

@@ -1,0 +1,233 @@
+"""Which ids of the node a pod with hostUsers false is mapped to.
+
+Each such pod has a range of its own, written into its directory before it is used, so that a
+restarted agent knows it. Must never give a range to two pods, nor one that has the node's own ids
+(the first ``ids_per_pod``): as long as a record can't be read, nobody gets a range that may be that
+pod's. Source: docs/reference, security context (hostUsers), constants.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.host.kernel_text import lines, number
+from kubeletpy.host.private_files import write_private
+from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, wants_user_namespace
+
+log = logging.getLogger(__name__)
+
+FILE = "userns"
+IDS_PER_POD = 65_536
+MAX_FILE = 4096
+UNIT = 65_536
+"""Ranges begin and end at multiples of it; the first of them is the node's."""
+LAST_ID = 2**32 - 1
+MAX_NAMED = 5
+"""Pods that a message names."""
+SUBORDINATE_IDS = (Path("/etc/subuid"), Path("/etc/subgid"))
+OWNER = "kubelet"
+"""Whose subordinate ids are the pods', where there is such a user."""
+
+
+class UserNamespaceError(SandboxConfigError, ContainerConfigError):
+    """The pod can not have a user namespace."""
+
+
+class UserNamespaces:
+    """The ranges of the pods of a node."""
+
+    def __init__(
+        self,
+        pods_dir: Path,
+        *,
+        supporting: Collection[str],
+        max_pods: int,
+        ids_per_pod: int = IDS_PER_POD,
+        owned: tuple[int, int] | None = None,
+    ) -> None:
+        """Args:
+        pods_dir: ``{root}/pods``.
+        supporting: names of the runtime handlers that have user namespaces; "" is the default one.
+        owned: first id and number of ids set aside for pods; None: those after the node's own.
+        """
+        first, count = owned or (ids_per_pod, ids_per_pod * max_pods)
+        self._pods_dir = pods_dir
+        self._supporting = frozenset(supporting)
+        self._length = ids_per_pod
+        self._ranges = range(max(first, ids_per_pod), first + count - ids_per_pod + 1, ids_per_pod)
+        self._used: dict[str, UserNamespaceRange] = {}
+        self._unknown: set[str] = set()
+        for file in pods_dir.glob(f"*/{FILE}"):
+            self._remember(file)
+
+    def _remember(self, file: Path) -> None:
+        uid = file.parent.name
+        try:
+            found = _read(file)
+        except UserNamespaceError as error:
+            self._unknown.add(uid)
+            log.warning("user namespace of a pod is not known", extra={"why": str(error)})
+            return
+        twins = {other for other, used in self._used.items() if _overlap(found, used)}
+        self._used[uid] = found
+        if twins:
+            # one of the records is wrong, and nothing here says which
+            self._unknown |= {uid, *twins}
+            log.warning(
+                "two pods have the same user namespace by their records",
+                extra={"uid": uid, "others": sorted(twins)},
+            )
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """uids of pods whose record can't be believed: ask the runtime, and :meth:`settle`."""
+        return frozenset(self._unknown)
+
+    def settle(self, uid: str, found: UserNamespaceRange | None) -> None:
+        """What the runtime says that a pod really has; None: the runtime has nothing of the pod.
+
+        Never raises: what can't be settled stays unknown.
+        """
+        try:
+            if found is None:
+                (self._pods_dir / uid / FILE).unlink(missing_ok=True)
+                self._used.pop(uid, None)
+            else:
+                self._write(uid, _sound(found))
+                self._used[uid] = found
+        except (OSError, ValueError) as error:
+            log.warning(
+                "user namespace of a pod stays unknown", extra={"uid": uid, "why": str(error)}
+            )
+            return
+        self._unknown.discard(uid)
+
+    def of(self, pod: Pod) -> UserNamespaceRange | None:
+        """The pod's range, chosen at the first call; None for a pod with the node's users.
+
+        Raises:
+            UserNamespaceError: it can not have one.
+        """
+        if not wants_user_namespace(pod):
+            return None
+        if not self._supporting:
+            raise UserNamespaceError(_refusal(""))
+        if pod.uid in self._unknown:
+            file = self._pods_dir / pod.uid / FILE
+            raise UserNamespaceError(f"the record of the pod's user namespace is broken: {file}")
+        return self._used.get(pod.uid) or self._choose(pod)
+
+    def checked(self, handler: Callable[[Pod], Awaitable[str]]) -> Callable[[Pod], Awaitable[str]]:
+        """A lookup of runtime handlers that refuses one without what the pod needs."""
+
+        async def lookup(pod: Pod) -> str:
+            name = await handler(pod)
+            if wants_user_namespace(pod) and name not in self._supporting:
+                raise UserNamespaceError(_refusal(name))
+            return name
+
+        return lookup
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Give back the ranges of all other pods."""
+        for uid in self._unknown.union(self._used).difference(uids):
+            try:
+                (self._pods_dir / uid / FILE).unlink(missing_ok=True)
+            except OSError as error:
+                # as long as the file says so the range counts as given
+                log.warning(
+                    "user namespace of a gone pod stays", extra={"uid": uid, "why": str(error)}
+                )
+                continue
+            self._used.pop(uid, None)
+            self._unknown.discard(uid)
+
+    def _choose(self, pod: Pod) -> UserNamespaceRange:
+        if self._unknown:
+            raise UserNamespaceError(
+                "no user namespace is given out while it is not known which one each of these pods "
+                f"has: {', '.join(sorted(self._unknown)[:MAX_NAMED])}; their records are broken"
+            )
+        taken = self._used.values()
+        candidates = (UserNamespaceRange(first, self._length) for first in self._ranges)
+        chosen = next((c for c in candidates if not any(_overlap(c, t) for t in taken)), None)
+        if chosen is None:
+            raise UserNamespaceError("could not find an empty slot to allocate a user namespace")
+        try:
+            self._write(pod.uid, chosen)
+        except OSError as error:
+            raise UserNamespaceError(f"create user namespace: {error}") from error
+        self._used[pod.uid] = chosen
+        return chosen
+
+    def _write(self, uid: str, chosen: UserNamespaceRange) -> None:
+        mapping = [{"hostId": chosen.first_host_id, "containerId": 0, "length": chosen.length}]
+        text = json.dumps({"uidMappings": mapping, "gidMappings": mapping})
+        write_private(self._pods_dir / uid / FILE, text)
+
+
+def _read(file: Path) -> UserNamespaceRange:
+    try:
+        with file.open() as opened:
+            found = json.loads(opened.read(MAX_FILE))
+        (uids,), (gids,) = found["uidMappings"], found["gidMappings"]
+        if uids != gids or uids["containerId"] != 0:
+            raise ValueError("users and groups differ, or 0 is not mapped")
+        return _sound(UserNamespaceRange(uids["hostId"], uids["length"]))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserNamespaceError(f"{file}: {error!r}") from error
+
+
+def _sound(found: UserNamespaceRange) -> UserNamespaceRange:
+    """The range, if a pod can have it. Raises ValueError.
+
+    One that this node would not choose today is a pod's all the same: the settings have changed.
+    """
+    first, length = found.first_host_id, found.length
+    whole = _is_units(first) and _is_units(length)
+    if not whole or first < UNIT or length < UNIT or first + length - 1 > LAST_ID:
+        raise ValueError(f"not a range that a node gives to pods: {first}, {length} ids")
+    return found
+
+
+def _is_units(number: Any) -> bool:
+    return isinstance(number, int) and number % UNIT == 0
+
+
+def _overlap(one: UserNamespaceRange, other: UserNamespaceRange) -> bool:
+    return (
+        one.first_host_id < other.first_host_id + other.length
+        and other.first_host_id < one.first_host_id + one.length
+    )
+
+
+def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> tuple[int, int] | None:
+    """First id and number of ids of the user ``kubelet``; None where it has none of its own.
+
+    Only a range that is the same for users and for groups can be used.
+    """
+    found = set()
+    for file in files:
+        try:
+            text = file.read_text(errors="replace")
+        except OSError:
+            return None
+        owned = [line.split(":") for line in lines(text) if line.startswith(f"{OWNER}:")]
+        if len(owned) != 1 or len(owned[0]) != 3:
+            return None
+        first, length = map(number, owned[0][1:])
+        if first is None or length is None:
+            return None
+        found.add((first, length))
+    return found.pop() if len(found) == 1 else None
+
+
+def _refusal(handler: str) -> str:
+    who = f'RuntimeClass handler "{handler}"' if handler else "runtime"
+    return f"can't set `spec.hostUsers: false`, {who} does not support user namespaces"

@@ -1,0 +1,174 @@
+"""The CRI config of one container: everything that its spec can say, in the runtime's terms.
+
+A pure function of what is given. Must never read a file or an object itself, and never put a value
+of the environment into an error.
+
+Source: docs/reference, "Environment and command", "Security context", "Resources", names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.environment import EnvironmentInputs, build_environment
+from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, id_mappings
+from kubeletpy.runtime_manager.config.resources import container_resources
+from kubeletpy.runtime_manager.config.security_context import (
+    ImageUser,
+    build_security_context,
+    verify_run_as_non_root,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.stop_signal import wanted_signal
+from kubeletpy.runtime_manager.names.labels import container_annotations, container_labels
+from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_path
+from kubeletpy.runtime_manager.protocol import Mount
+
+PATH_MAX = 4096
+"""Bytes of a path in Linux, the zero at its end too."""
+_PROPAGATION = {
+    "PRIVATE": cri.PROPAGATION_PRIVATE,
+    "HOST_TO_CONTAINER": cri.PROPAGATION_HOST_TO_CONTAINER,
+    "BIDIRECTIONAL": cri.PROPAGATION_BIDIRECTIONAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInputs:
+    """What a container config is made of besides pod, container and node settings."""
+
+    restart_count: int
+    image_ref: str
+    """The image as the runtime knows it, from ImageStatus or PullImage."""
+    image_user: ImageUser = None
+    environment: EnvironmentInputs = field(default_factory=EnvironmentInputs)
+    mounts: Sequence[Mount] = ()
+    termination_log: str = ""
+    """Host path of the file to mount at terminationMessagePath; empty: none."""
+    target_container_id: str = ""
+    """For an ephemeral container: whose processes it sees."""
+    extra_groups: Sequence[int] = ()
+    """Supplemental groups of the pod's persistent volumes."""
+    extra_annotations: Mapping[str, str] = field(default_factory=dict)
+    userns: UserNamespaceRange | None = None
+
+
+def build_container_config(
+    pod: Pod,
+    container: api.Container,
+    kind: ContainerKind,
+    settings: RuntimeSettings,
+    inputs: ContainerInputs,
+) -> cri.ContainerConfig:
+    """The config for CreateContainer.
+
+    Raises:
+        ContainerConfigError: the spec asks for what cannot be; the message says what.
+    """
+    try:
+        return _build(pod, container, kind, settings, inputs)
+    except ContainerConfigError:
+        raise
+    except (UnsafeName, ExpansionTooLong) as error:
+        raise ContainerConfigError(f"container {container['name']}: {error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        # A pod that no API server has validated: some field has a form that CRI cannot hold.
+        raise ContainerConfigError(
+            f"container {container['name']} has a field of a wrong form: {error}"
+        ) from error
+
+
+def _build(
+    pod: Pod,
+    container: api.Container,
+    kind: ContainerKind,
+    settings: RuntimeSettings,
+    inputs: ContainerInputs,
+) -> cri.ContainerConfig:
+    verify_run_as_non_root(pod, container, inputs.image_user)
+    environment = build_environment(pod, container, inputs.environment)
+    name = container["name"]
+    if len(path := container.get("terminationMessagePath") or "") >= PATH_MAX:
+        raise ContainerConfigError(
+            f"terminationMessagePath has {len(path)} characters, a path less than {PATH_MAX}"
+        )
+    return cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name=name, attempt=inputs.restart_count),
+        image=cri.ImageSpec(
+            image=inputs.image_ref, user_specified_image=container.get("image") or ""
+        ),
+        command=expand_all(container.get("command") or (), environment),
+        args=expand_all(container.get("args") or (), environment),
+        working_dir=container.get("workingDir") or "",
+        envs=[
+            cri.KeyValue(key=key, value=value.encode("utf-8", "surrogateescape"))
+            for key, value in environment.items()
+        ],
+        mounts=_mounts(container, inputs, settings),
+        labels=container_labels(pod, container),
+        annotations=container_annotations(
+            pod, container, inputs.restart_count, inputs.extra_annotations
+        ),
+        log_path=container_log_path(name, inputs.restart_count),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        tty=bool(container.get("tty")),
+        stop_signal=wanted_signal(container, enabled=settings.stop_signals),
+        linux=cri.LinuxContainerConfig(
+            resources=container_resources(pod, container, kind, settings),
+            security_context=build_security_context(
+                pod,
+                container,
+                settings,
+                inputs.image_user,
+                target_id=inputs.target_container_id,
+                extra_groups=inputs.extra_groups,
+                userns=inputs.userns,
+            ),
+        ),
+    )
+
+
+def _mounts(
+    container: api.Container, inputs: ContainerInputs, settings: RuntimeSettings
+) -> list[cri.Mount]:
+    mappings = [] if inputs.userns is None else id_mappings(inputs.userns)
+    mounts = [
+        cri.Mount(
+            container_path=mount.container_path,
+            host_path=mount.host_path,
+            readonly=mount.readonly,
+            selinux_relabel=mount.selinux_relabel and settings.selinux_enabled,
+            propagation=_PROPAGATION[mount.propagation],
+            recursive_read_only=mount.recursive_read_only,
+            uidMappings=mappings,
+            gidMappings=mappings,
+            image=_image(mount),
+            image_sub_path=mount.image_sub_path,
+        )
+        for mount in inputs.mounts
+    ]
+    path = container.get("terminationMessagePath")
+    if inputs.termination_log and path:
+        mounts.append(
+            cri.Mount(
+                container_path=path if path.startswith("/") else f"/{path}",
+                host_path=inputs.termination_log,
+                selinux_relabel=settings.selinux_enabled,
+                uidMappings=mappings,
+                gidMappings=mappings,
+            )
+        )
+    return mounts
+
+
+def _image(mount: Mount) -> cri.ImageSpec | None:
+    if not mount.image:
+        return None
+    return cri.ImageSpec(image=mount.image_ref or mount.image, user_specified_image=mount.image)

@@ -1,0 +1,162 @@
+"""The resolver configuration of a pod, which the runtime writes into its resolv.conf.
+
+Source: docs/reference, "DNS". Must never read the host's file itself: its text is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+
+MAX_NAMESERVERS = 3
+MAX_SEARCHES = 32
+MAX_SEARCH_CHARS = 2048
+MAX_SEARCH_ITEM = 253
+_CLUSTER_OPTIONS = ("ndots:5",)
+
+
+class ResolvConfError(ValueError):
+    """The host's resolv.conf cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverConfig:
+    """Name servers, search domains and options."""
+
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DNSWarning:
+    """Something that the pod's owner should know, as an event."""
+
+    reason: str
+    """DNSConfigForming or MissingClusterDNS."""
+    message: str
+    node_message: str = ""
+    """For an event on the node, where there is one."""
+
+
+def parse_resolv_conf(text: str) -> ResolverConfig:
+    """Read a resolv.conf: name servers add up, the last search line wins, options by name.
+
+    Raises:
+        ResolvConfError: a nameserver line names none.
+    """
+    servers: list[str] = []
+    searches: list[str] = []
+    options: dict[str, str] = {}
+    for line in text.split("\n"):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        keyword, *values = fields
+        if keyword == "nameserver":
+            if not values:
+                raise ResolvConfError("a nameserver line of the host's resolv.conf names none")
+            servers.append(values[0])
+        elif keyword == "search":
+            searches = [value.removesuffix(".") for value in values if value != "."]
+        elif keyword == "options":
+            for value in values:
+                options[value.partition(":")[0]] = value
+    return ResolverConfig(tuple(servers), tuple(searches), tuple(options.values()))
+
+
+def pod_dns(
+    pod: Pod, settings: RuntimeSettings, host: ResolverConfig | None
+) -> tuple[ResolverConfig, tuple[DNSWarning, ...]]:
+    """The pod's resolver configuration within the limits of resolvers, and what was cut.
+
+    ``host`` is the host's configuration; None when the agent is set to use no resolv.conf.
+    """
+    warnings: list[DNSWarning] = []
+    policy = pod.spec.get("dnsPolicy") or "ClusterFirst"
+    if policy == "None":
+        config = ResolverConfig()
+    elif policy == "Default" or (policy == "ClusterFirst" and pod.host_network):
+        config = _host_dns(settings, host)
+    elif settings.cluster_dns:
+        config = _cluster_dns(pod, settings, host)
+    else:
+        node_message = (
+            "kubelet does not have ClusterDNS IP configured and cannot create Pod using "
+            '"ClusterFirst" policy. Falling back to "Default" policy.'
+        )
+        warnings.append(
+            DNSWarning(
+                "MissingClusterDNS", f'pod: "{pod.description}". {node_message}', node_message
+            )
+        )
+        config = _host_dns(settings, host)
+    extra = pod.spec.get("dnsConfig")
+    if extra:
+        config = _append(config, extra)
+    return _within_limits(config, warnings), tuple(warnings)
+
+
+def _host_dns(settings: RuntimeSettings, host: ResolverConfig | None) -> ResolverConfig:
+    if host is not None:
+        return host
+    servers = tuple("::1" if ":" in ip else "127.0.0.1" for ip in settings.node_ips)
+    return ResolverConfig(servers or ("127.0.0.1",), (".",), ())
+
+
+def _cluster_dns(
+    pod: Pod, settings: RuntimeSettings, host: ResolverConfig | None
+) -> ResolverConfig:
+    searches: tuple[str, ...] = host.searches if host is not None else ()
+    domain = settings.cluster_domain
+    if domain:
+        own = (f"{pod.namespace}.svc.{domain}", f"svc.{domain}", domain)
+        searches = _unique((*own, *searches))
+    return ResolverConfig(settings.cluster_dns, searches, _CLUSTER_OPTIONS)
+
+
+def _append(config: ResolverConfig, extra: api.PodDNSConfig) -> ResolverConfig:
+    options = {option.partition(":")[0]: option for option in config.options}
+    for item in extra.get("options") or ():
+        name, value = item.get("name") or "", item.get("value")
+        options[name] = f"{name}:{value}" if value else name
+    return ResolverConfig(
+        _unique((*config.servers, *(extra.get("nameservers") or ()))),
+        _unique((*config.searches, *(extra.get("searches") or ()))),
+        tuple(options.values()),
+    )
+
+
+def _within_limits(config: ResolverConfig, warnings: list[DNSWarning]) -> ResolverConfig:
+    servers = config.servers
+    if len(servers) > MAX_NAMESERVERS:
+        servers = servers[:MAX_NAMESERVERS]
+        warnings.append(
+            DNSWarning(
+                "DNSConfigForming",
+                "Nameserver limits were exceeded, some nameservers have been omitted, the applied "
+                f"nameserver line is: {' '.join(servers)}",
+            )
+        )
+    searches = tuple(
+        search for search in config.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_ITEM
+    )
+    while searches and len(" ".join(searches)) > MAX_SEARCH_CHARS:
+        searches = searches[:-1]
+    if len(searches) < len(config.searches):
+        warnings.append(
+            DNSWarning(
+                "DNSConfigForming",
+                "Search Line limits were exceeded, some search paths have been omitted, the "
+                f"applied search line is: {' '.join(searches)}",
+            )
+        )
+    return ResolverConfig(servers, searches, config.options)
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))

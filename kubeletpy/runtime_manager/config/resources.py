@@ -1,0 +1,177 @@
+"""Linux resource limits in CRI terms, from requests and limits.
+
+Source: docs/reference, "Container (Linux)" and constants (resources).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from kubeletpy.api import types as api
+from kubeletpy.api.quantity import whole
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.qos import QoSClass, is_critical, is_node_critical, qos_class
+from kubeletpy.pods.resources import (
+    HUGEPAGES_PREFIX,
+    Amounts,
+    amounts,
+    container_amounts,
+    container_sum,
+    pod_level_requests_set,
+)
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+
+MIN_SHARES = 2
+MAX_SHARES = 262_144
+MIN_QUOTA_US = 1_000
+GUARANTEED_OOM_SCORE = -997
+BEST_EFFORT_OOM_SCORE = 1000
+_ZERO = Decimal(0)
+_PAGE_UNITS = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
+
+
+def cpu_shares(millicores: int) -> int:
+    """cgroup v1 shares for a cpu request; the runtime turns them into a v2 weight."""
+    return max(MIN_SHARES, min(MAX_SHARES, millicores * 1024 // 1000))
+
+
+def cpu_quota(millicores: int, period_us: int) -> int:
+    """Microseconds of cpu per period; 0 for no limit."""
+    if millicores <= 0:
+        return 0
+    return max(MIN_QUOTA_US, min(millicores * period_us // 1000, 2**63 - 1))
+
+
+def linux_resources(
+    settings: RuntimeSettings,
+    cpu_request: Decimal | None,
+    cpu_limit: Decimal | None,
+    memory_limit: Decimal | None,
+) -> cri.LinuxContainerResources:
+    """cpu and memory of a container or a sandbox; cores and bytes. No request: the limit counts."""
+    resources = cri.LinuxContainerResources()
+    share = cpu_request if cpu_request is not None else cpu_limit
+    resources.cpu_shares = cpu_shares(whole((share or _ZERO) * 1000))
+    if memory_limit:
+        resources.memory_limit_in_bytes = whole(memory_limit)
+    if settings.cpu_cfs_quota:
+        period = settings.cpu_cfs_period_us
+        resources.cpu_period = period
+        resources.cpu_quota = cpu_quota(whole((cpu_limit or _ZERO) * 1000), period)
+    if settings.cgroup_v2 and not settings.single_process_oom_kill:
+        resources.unified["memory.oom.group"] = "1"
+    return resources
+
+
+def container_resources(
+    pod: Pod, container: api.Container, kind: ContainerKind, settings: RuntimeSettings
+) -> cri.LinuxContainerResources:
+    """All resource limits of one container. Raises ValueError for what is not a quantity."""
+    requests = container_amounts(container, "requests")
+    limits = container_amounts(container, "limits")
+    of_pod = amounts((pod.spec.get("resources") or {}).get("limits"))
+    memory_limit = limits.get("memory") or of_pod.get("memory")
+    resources = linux_resources(
+        settings, requests.get("cpu"), limits.get("cpu") or of_pod.get("cpu"), memory_limit
+    )
+    resources.oom_score_adj = oom_score_adj(pod, container, kind, settings.memory_capacity)
+    page_limits = {**hugepage_limits(of_pod), **hugepage_limits(limits)}
+    resources.hugepage_limits.extend(
+        cri.HugepageLimit(page_size=size, limit=page_limits.get(size, 0))
+        for size in settings.hugepage_sizes
+    )
+    _limit_swap(resources, pod, container, settings)
+    return resources
+
+
+def oom_score_adj(
+    pod: Pod, container: api.Container, kind: ContainerKind, memory_capacity: int
+) -> int:
+    """Who is killed first when memory runs out: the higher, the sooner.
+
+    ``memory_capacity`` is the node's, in bytes. A Burstable container lies between the other
+    classes, lower the more memory it requests; a sidecar no higher than the regular container that
+    requests least. Raises ValueError.
+    """
+    if is_node_critical(pod):
+        return GUARANTEED_OOM_SCORE
+    quality = qos_class(pod)
+    if quality is QoSClass.GUARANTEED:
+        return GUARANTEED_OOM_SCORE
+    if quality is QoSClass.BEST_EFFORT:
+        return BEST_EFFORT_OOM_SCORE
+    if memory_capacity <= 0:
+        return BEST_EFFORT_OOM_SCORE - 1
+    spread = _unassigned_memory_share(pod)
+
+    def score(request: int) -> int:
+        return 1000 - 1000 * (request + spread) // memory_capacity
+
+    adjust = score(_memory_request(container))
+    if kind is ContainerKind.INIT and is_sidecar(container):
+        adjust = min(adjust, score(min(_memory_request(c) for c in pod.containers)))
+    return max(1000 + GUARANTEED_OOM_SCORE, min(BEST_EFFORT_OOM_SCORE - 1, adjust))
+
+
+def hugepage_limits(limits: Amounts) -> dict[str, int]:
+    """Bytes by page size as cgroups name it (``2MB``). Raises ValueError."""
+    found = {}
+    for name, amount in limits.items():
+        if name.startswith(HUGEPAGES_PREFIX):
+            size = whole(amounts({"": name.removeprefix(HUGEPAGES_PREFIX)})[""])
+            found[_page_size_name(size)] = whole(amount)
+    return found
+
+
+def _page_size_name(size: int) -> str:
+    for unit, suffix in _PAGE_UNITS:
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{suffix}"
+    return f"{size}B"
+
+
+def _memory_request(container: api.Container) -> int:
+    return whole(container_amounts(container, "requests").get("memory", _ZERO))
+
+
+def _unassigned_memory_share(pod: Pod) -> int:
+    """What each container gets of a pod-level memory request that no container asks for."""
+    if not pod_level_requests_set(pod):
+        return 0
+    requested = amounts(pod.spec["resources"].get("requests")).get("memory", _ZERO)
+    assigned = container_sum(pod, "requests").get("memory", _ZERO)
+    count = len(pod.containers) + len(pod.init_containers)
+    return max(0, whole(requested) - whole(assigned)) // count
+
+
+def has_swap(pod: Pod, container: api.Container, settings: RuntimeSettings) -> bool:
+    """Whether a container may use swap: of Burstable pods that are not critical, those whose
+    memory request is not their limit. Raises ValueError for what is not a quantity.
+    """
+    if not (settings.swap_controller and settings.cgroup_v2 and settings.limited_swap):
+        return False
+    if is_critical(pod) or qos_class(pod) is not QoSClass.BURSTABLE:
+        return False
+    request = container_amounts(container, "requests").get("memory", _ZERO)
+    return request != container_amounts(container, "limits").get("memory", _ZERO)
+
+
+def _limit_swap(
+    resources: cri.LinuxContainerResources,
+    pod: Pod,
+    container: api.Container,
+    settings: RuntimeSettings,
+) -> None:
+    """No swap, or with LimitedSwap the share of it that the memory request is of memory."""
+    if not settings.swap_controller:
+        return
+    if not settings.cgroup_v2:
+        if resources.memory_limit_in_bytes:
+            resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
+        return
+    swap = 0
+    request = container_amounts(container, "requests").get("memory", _ZERO)
+    if 0 < request <= settings.memory_capacity and has_swap(pod, container, settings):
+        swap = int(request / settings.memory_capacity * settings.swap_capacity)
+    resources.unified["memory.swap.max"] = str(swap)

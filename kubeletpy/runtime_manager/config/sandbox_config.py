@@ -1,0 +1,190 @@
+"""The CRI config of a pod's sandbox.
+
+A pure function of pod and settings. Must never promise what the runtime would refuse: a sandbox on
+the host network has no hostname of its own.
+
+Source: docs/reference, names, "Security context", "DNS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.hostname import HostnameError, kernel_hostname
+from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.resources import amounts, pod_limits, pod_requests
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.dns import ResolverConfig
+from kubeletpy.runtime_manager.config.namespaces import (
+    UserNamespaceRange,
+    namespace_options,
+    wants_user_namespace,
+)
+from kubeletpy.runtime_manager.config.resources import linux_resources
+from kubeletpy.runtime_manager.config.security_context import groups_policy, selinux_options
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.names.labels import sandbox_labels
+from kubeletpy.runtime_manager.names.log_paths import UnsafeName, pod_log_directory
+
+MAX_METADATA = (256 << 10) + 1024
+"""Bytes of a pod's labels, and of its annotations, names and values: what the API server allows of
+annotations, and room for what the agent adds. The runtime shows them with every sandbox in a list.
+"""
+_PROTOCOLS = {"TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
+
+
+def build_pod_sandbox_config(
+    pod: Pod,
+    attempt: int,
+    settings: RuntimeSettings,
+    dns: ResolverConfig,
+    *,
+    cgroup_parent: str = "",
+    extra_groups: Sequence[int] = (),
+    userns: UserNamespaceRange | None = None,
+) -> cri.PodSandboxConfig:
+    """The config for RunPodSandbox.
+
+    ``dns`` comes from :func:`kubeletpy.runtime_manager.config.dns.pod_dns`; ``extra_groups`` are
+    those of the pod's persistent volumes.
+
+    Raises:
+        SandboxConfigError: the spec asks for what cannot be; the message names the field.
+    """
+    try:
+        config = cri.PodSandboxConfig(
+            metadata=cri.PodSandboxMetadata(
+                name=pod.name, namespace=pod.namespace, uid=pod.uid, attempt=attempt
+            ),
+            hostname="" if pod.host_network else kernel_hostname(pod, settings.cluster_domain),
+            log_directory=pod_log_directory(
+                settings.pod_logs_dir, pod.namespace, pod.name, pod.uid
+            ),
+            dns_config=cri.DNSConfig(
+                servers=dns.servers, searches=dns.searches, options=dns.options
+            ),
+            port_mappings=() if pod.host_network else list(_port_mappings(pod)),
+            labels=sandbox_labels(pod),
+            annotations=pod.annotations,
+            linux=_linux(pod, settings, cgroup_parent, extra_groups, userns),
+        )
+    except (HostnameError, UnsafeName) as error:
+        raise SandboxConfigError(str(error)) from error
+    except (ValueError, TypeError) as error:
+        if isinstance(error, SandboxConfigError):
+            raise
+        raise SandboxConfigError(f"pod {pod.key} has a field of a wrong form: {error}") from error
+    for what, values in (("labels", config.labels), ("annotations", config.annotations)):
+        if (size := _size(values)) > MAX_METADATA:
+            raise SandboxConfigError(
+                f"the pod's {what} have {size} bytes, a sandbox may have {MAX_METADATA}"
+            )
+    return config
+
+
+def _size(values: Mapping[str, str]) -> int:
+    return sum(len(text.encode()) for pair in values.items() for text in pair)
+
+
+def normalize_sysctl(name: str) -> str:
+    """The dotted form of a sysctl name: ``net/ipv4/conf/eth0.1/mtu`` has dots and slashes swapped.
+
+    A name whose first separator is a dot is in that form already.
+    """
+    slash, dot = name.find("/"), name.find(".")
+    if slash < 0 or 0 <= dot < slash:
+        return name
+    return name.translate(str.maketrans("./", "/."))
+
+
+def _port_mappings(pod: Pod) -> Iterable[cri.PortMapping]:
+    """Ports that the node itself gives to the pod; the same one twice counts once."""
+    seen: set[tuple[Any, ...]] = set()
+    sidecars = [container for container in pod.init_containers if is_sidecar(container)]
+    for container in (*pod.containers, *sidecars):
+        for port in container.get("ports") or ():
+            if not port.get("hostPort"):
+                continue
+            protocol = _PROTOCOLS.get(port.get("protocol") or "TCP", cri.TCP)
+            key = (port.get("hostIP"), port["hostPort"], protocol)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield cri.PortMapping(
+                protocol=protocol,
+                container_port=port.get("containerPort") or 0,
+                host_port=port["hostPort"],
+                host_ip=port.get("hostIP") or "",
+            )
+
+
+def _linux(
+    pod: Pod,
+    settings: RuntimeSettings,
+    cgroup_parent: str,
+    extra_groups: Sequence[int],
+    userns: UserNamespaceRange | None,
+) -> cri.LinuxPodSandboxConfig:
+    pod_context: api.PodSecurityContext = pod.spec.get("securityContext") or {}
+    requests = pod_requests(pod, overhead=False)
+    limits = pod_limits(pod, overhead=False)
+    overhead = cri.LinuxContainerResources()
+    if pod.spec.get("overhead"):
+        extra = amounts(pod.spec["overhead"])
+        overhead = linux_resources(
+            settings, extra.get("cpu"), extra.get("cpu"), extra.get("memory")
+        )
+    return cri.LinuxPodSandboxConfig(
+        cgroup_parent=cgroup_parent,
+        security_context=_security(pod, extra_groups, userns),
+        sysctls={
+            normalize_sysctl(sysctl["name"]): sysctl.get("value") or ""
+            for sysctl in pod_context.get("sysctls") or ()
+        },
+        overhead=overhead,
+        resources=linux_resources(
+            settings, requests.get("cpu"), limits.get("cpu"), limits.get("memory")
+        ),
+    )
+
+
+def _security(
+    pod: Pod, extra_groups: Sequence[int], userns: UserNamespaceRange | None
+) -> cri.LinuxSandboxSecurityContext:
+    """Users, groups and SELinux only where the pod has a securityContext; seccomp always."""
+    if wants_user_namespace(pod) and userns is None:
+        raise SandboxConfigError(
+            f"pod {pod.key} asks for a user namespace (hostUsers: false), which this version does "
+            "not support"
+        )
+    security = cri.LinuxSandboxSecurityContext(
+        privileged=any(
+            (container.get("securityContext") or {}).get("privileged")
+            for _, container in pod.all_containers()
+        ),
+        seccomp=cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault),
+        namespace_options=namespace_options(pod, userns),
+    )
+    context = pod.spec.get("securityContext")
+    if context is None:
+        return security
+    if context.get("runAsUser") is not None:
+        security.run_as_user.value = context["runAsUser"]
+        if context.get("runAsGroup") is not None:
+            security.run_as_group.value = context["runAsGroup"]
+    if context.get("fsGroup") is not None:
+        security.supplemental_groups.append(context["fsGroup"])
+    security.supplemental_groups.extend(extra_groups)
+    security.supplemental_groups.extend(context.get("supplementalGroups") or ())
+    policy = groups_policy(context)
+    if policy is None:
+        raise SandboxConfigError(
+            f"unsupported supplementalGroupsPolicy: {context.get('supplementalGroupsPolicy')}"
+        )
+    security.supplemental_groups_policy = policy
+    if context.get("seLinuxOptions"):
+        security.selinux_options.CopyFrom(selinux_options(context["seLinuxOptions"]))
+    return security

@@ -1,0 +1,243 @@
+"""The security context of one container: what pod and container say, merged and put in CRI terms.
+
+Must never weaken what the spec asks for: what cannot be expressed or verified is an error.
+Source: docs/reference, "Security context".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.namespaces import (
+    UserNamespaceRange,
+    namespace_options,
+    wants_user_namespace,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+
+ImageUser = int | str | None
+"""The user an image names: a uid, a user name, or None when it names none (then it is root)."""
+
+APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+MAX_UID = 2**31 - 1
+MASKED_PATHS = (
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+_SHARED_FIELDS = (
+    "runAsUser",
+    "runAsGroup",
+    "runAsNonRoot",
+    "seLinuxOptions",
+    "seccompProfile",
+)
+
+
+def effective_security_context(pod: Pod, container: api.Container) -> api.SecurityContext:
+    """The container's security context over the pod's, field by field."""
+    merged: api.SecurityContext = {}
+    of_pod = pod.spec.get("securityContext") or {}
+    for name in _SHARED_FIELDS:
+        value = of_pod.get(name)
+        if value is not None:
+            merged[name] = value  # type: ignore[literal-required]
+    for name, value in (container.get("securityContext") or {}).items():
+        if value is not None:
+            merged[name] = value  # type: ignore[literal-required]
+    return merged
+
+
+def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: ImageUser) -> None:
+    """Refuse a container that must not run as root but would, or perhaps would.
+
+    Raises:
+        ContainerConfigError: it would run as root, or that cannot be ruled out.
+    """
+    context = effective_security_context(pod, container)
+    if not context.get("runAsNonRoot"):
+        return
+    where = f'(pod: "{pod.description}", container: {container["name"]})'
+    uid = context.get("runAsUser")
+    if uid is not None:
+        if uid == 0:
+            raise ContainerConfigError(f"container's runAsUser breaks non-root policy {where}")
+        return
+    if isinstance(image_user, str) and image_user:
+        raise ContainerConfigError(
+            f"container has runAsNonRoot and image has non-numeric user ({image_user}), cannot "
+            f"verify user is non-root {where}"
+        )
+    if not image_user:
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {where}")
+    if isinstance(image_user, int) and not 0 < image_user <= MAX_UID:
+        raise ContainerConfigError(
+            f"container has runAsNonRoot and image has an invalid user id ({image_user}). "
+            f"(Must be 1-({MAX_UID})): must be between 0 and {MAX_UID}, inclusive {where}"
+        )
+
+
+def build_security_context(
+    pod: Pod,
+    container: api.Container,
+    settings: RuntimeSettings,
+    image_user: ImageUser,
+    *,
+    target_id: str = "",
+    extra_groups: Sequence[int] = (),
+    userns: UserNamespaceRange | None = None,
+) -> cri.LinuxContainerSecurityContext:
+    """The CRI security context of a container. ``extra_groups``: of persistent volumes.
+
+    Raises:
+        ContainerConfigError: a profile or policy cannot be expressed.
+    """
+    context = effective_security_context(pod, container)
+    of_pod = pod.spec.get("securityContext") or {}
+    if wants_user_namespace(pod) and userns is None:
+        raise ContainerConfigError(
+            "the pod asks for a user namespace (hostUsers: false), which this version does not "
+            "support"
+        )
+    unmasked = context.get("procMount") == "Unmasked"
+    policy = groups_policy(of_pod)
+    if policy is None:
+        raise ContainerConfigError(
+            f"unsupported supplementalGroupsPolicy: {of_pod.get('supplementalGroupsPolicy')}"
+        )
+    apparmor, legacy_apparmor = _apparmor(pod, container)
+    security = cri.LinuxContainerSecurityContext(
+        privileged=bool(context.get("privileged")),
+        namespace_options=namespace_options(pod, userns, target_id),
+        readonly_rootfs=bool(context.get("readOnlyRootFilesystem")),
+        supplemental_groups=_groups(of_pod, extra_groups),
+        supplemental_groups_policy=policy,
+        no_new_privs=context.get("allowPrivilegeEscalation") is False,
+        masked_paths=() if unmasked else MASKED_PATHS + settings.thermal_throttle_paths,
+        readonly_paths=() if unmasked else READONLY_PATHS,
+        seccomp=_seccomp(context.get("seccompProfile"), settings),
+        apparmor=apparmor,
+        apparmor_profile=legacy_apparmor,
+    )
+    _set_user(security, context, image_user)
+    capabilities = context.get("capabilities")
+    if capabilities:
+        security.capabilities.add_capabilities.extend(capabilities.get("add") or ())
+        security.capabilities.drop_capabilities.extend(capabilities.get("drop") or ())
+    if context.get("seLinuxOptions"):
+        security.selinux_options.CopyFrom(selinux_options(context["seLinuxOptions"]))
+    return security
+
+
+def groups_policy(context: api.PodSecurityContext) -> cri.SupplementalGroupsPolicy | None:
+    """How groups of the image's /etc/group count; None for a policy that CRI does not know."""
+    name = context.get("supplementalGroupsPolicy") or "Merge"
+    if name == "Merge":
+        return cri.Merge
+    return cri.Strict if name == "Strict" else None
+
+
+def selinux_options(options: api.SELinuxOptions) -> cri.SELinuxOption:
+    """SELinux labels in CRI terms."""
+    return cri.SELinuxOption(
+        user=options.get("user"),
+        role=options.get("role"),
+        type=options.get("type"),
+        level=options.get("level"),
+    )
+
+
+def _set_user(
+    security: cri.LinuxContainerSecurityContext, context: api.SecurityContext, user: ImageUser
+) -> None:
+    uid = context.get("runAsUser")
+    if uid is not None:
+        security.run_as_user.value = uid
+    elif isinstance(user, str) and user:
+        security.run_as_username = user
+    else:
+        security.run_as_user.value = user if isinstance(user, int) else 0
+    gid = context.get("runAsGroup")
+    if gid is not None:
+        security.run_as_group.value = gid
+
+
+def _groups(of_pod: api.PodSecurityContext, extra: Sequence[int]) -> list[int]:
+    fs_group = of_pod.get("fsGroup")
+    return [
+        *(() if fs_group is None else (fs_group,)),
+        *(of_pod.get("supplementalGroups") or ()),
+        *extra,
+    ]
+
+
+def _seccomp(profile: api.SeccompProfile | None, settings: RuntimeSettings) -> cri.SecurityProfile:
+    kind = (profile or {}).get("type")
+    if kind == "RuntimeDefault" or (profile is None and settings.seccomp_default):
+        return cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault)
+    if profile is None or kind != "Localhost":
+        return cri.SecurityProfile(profile_type=cri.SecurityProfile.Unconfined)
+    path = profile.get("localhostProfile")
+    if not path:
+        raise ContainerConfigError(
+            "localhostProfile must be set if seccompProfile type is Localhost."
+        )
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ContainerConfigError(
+            f'seccompProfile.localhostProfile "{path}" must be a relative path without ".."'
+        )
+    return cri.SecurityProfile(
+        profile_type=cri.SecurityProfile.Localhost,
+        localhost_ref=f"{settings.seccomp_root}/{path}",
+    )
+
+
+def _apparmor(pod: Pod, container: api.Container) -> tuple[cri.SecurityProfile | None, str]:
+    """The profile in both of CRI's forms: the field, else the old annotation, else the pod's."""
+    profile = (container.get("securityContext") or {}).get("appArmorProfile")
+    if profile is None:
+        legacy = pod.annotations.get(APPARMOR_ANNOTATION + container["name"])
+        if legacy:
+            profile = _apparmor_of_annotation(legacy)
+        else:
+            profile = (pod.spec.get("securityContext") or {}).get("appArmorProfile")
+    if profile is None:
+        return None, ""
+    kind, name = profile.get("type"), profile.get("localhostProfile")
+    if kind == "RuntimeDefault":
+        runtime_default = cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault)
+        return runtime_default, "runtime/default"
+    if kind == "Unconfined":
+        return cri.SecurityProfile(profile_type=cri.SecurityProfile.Unconfined), "unconfined"
+    if kind != "Localhost":
+        raise ContainerConfigError(f'unknown apparmor profile type: "{kind}"')
+    if not name:
+        raise ContainerConfigError("missing localhost apparmor profile name")
+    local = cri.SecurityProfile(profile_type=cri.SecurityProfile.Localhost, localhost_ref=name)
+    return local, f"localhost/{name}"
+
+
+def _apparmor_of_annotation(value: str) -> api.AppArmorProfile:
+    if value == "runtime/default":
+        return {"type": "RuntimeDefault"}
+    if value == "unconfined":
+        return {"type": "Unconfined"}
+    prefix, slash, name = value.partition("/")
+    if prefix == "localhost" and slash:
+        return {"type": "Localhost", "localhostProfile": name}
+    return {"type": value}

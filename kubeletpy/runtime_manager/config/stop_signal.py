@@ -1,0 +1,51 @@
+"""The signal that asks a container to stop: the spec's where the gate is on, else the image's.
+
+The runtime sends it, so it must be one that knows ContainerConfig.stop_signal (KEP-4960). One that
+does not sends what the image says, without a word: then this says it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.remote.generated import api_pb2 as cri
+
+_SIGNALS = cast(Mapping[str, cri.Signal], dict(cri.Signal.items()))
+IGNORED = "StopSignalIgnored"
+"""Reason of the event."""
+
+
+def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
+    """What to tell the runtime. ``enabled``: the gate ContainerStopSignals.
+
+    Raises:
+        ContainerConfigError: there is no such signal.
+    """
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    if not enabled or not name:
+        return cri.RUNTIME_DEFAULT
+    signal = _SIGNALS.get(name, cri.RUNTIME_DEFAULT)
+    if signal == cri.RUNTIME_DEFAULT:
+        raise ContainerConfigError(f"lifecycle.stopSignal: no such signal: {name!s:.40}")
+    return signal
+
+
+def why_ignored(
+    container: api.Container, status: cri.ContainerStatus | None, *, enabled: bool
+) -> str:
+    """Why a container will not get the stop signal its spec asks for; empty when it will.
+
+    ``status`` is what the runtime says of the container that was made; None: it was not asked.
+    """
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    if not name:
+        return ""
+    instead = f"lifecycle.stopSignal {name!s:.40} is not sent, but the image's stop signal"
+    if not enabled:
+        return f"{instead}: the feature gate ContainerStopSignals is off"
+    if status is not None and status.stop_signal == cri.RUNTIME_DEFAULT:
+        return f"{instead}: the container runtime does not know stop signals"
+    return ""

@@ -1,0 +1,149 @@
+"""The plan of one runtime sync: what to kill, create and start, and why.
+
+Plain immutable data, made by :mod:`kubeletpy.runtime_manager.plan.compute_actions` and carried out
+by the executor. Must never decide anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.sync_results import Decision, StartError
+from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
+
+
+class KillReason(StrEnum):
+    """Why one container is killed; the probe reasons choose the probe's own grace period."""
+
+    DEFINITION_CHANGED = "DefinitionChanged"
+    LIVENESS_PROBE = "LivenessProbe"
+    STARTUP_PROBE = "StartupProbe"
+    UNKNOWN_STATE = "Unknown"
+    RESIZE = "Resize"
+
+
+@dataclass(frozen=True, slots=True)
+class StartContainer:
+    """A container to start."""
+
+    kind: ContainerKind
+    container: api.Container
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The container's name."""
+        return self.container["name"]
+
+
+@dataclass(frozen=True, slots=True)
+class KillContainer:
+    """A container record to stop."""
+
+    id: str
+    name: str
+    kind: ContainerKind
+    container: api.Container
+    message: str
+    """Text of the Killing event."""
+    reason: KillReason
+
+
+@dataclass(frozen=True, slots=True)
+class ResetContainer:
+    """A container record to remove for restart-all; its log files stay."""
+
+    id: str
+    name: str
+    kind: ContainerKind
+    container: api.Container
+    kill: bool
+    """It has not exited: stop it first, with grace override 0."""
+    source: bool
+    """Its exit asked for the restart of all; sources are removed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodActions:
+    """All that one sync is to do, in the order of the fields."""
+
+    kill_pod: bool
+    """Stop every container and every sandbox of the pod first."""
+    create_sandbox: bool
+    """After that, create a sandbox (and purge the init containers' records before)."""
+    sandbox_id: str
+    """The sandbox to start containers in; with create_sandbox the one that is replaced, or ""."""
+    attempt: int
+    """Of the sandbox to create, or of the one in use."""
+    containers_to_kill: tuple[KillContainer, ...] = ()
+    containers_to_reset: tuple[ResetContainer, ...] = ()
+    """In the order in which they are to be removed."""
+    resize: ResizePlan = NOTHING
+    """What is changed in place once the sandbox is there, before anything starts in it."""
+    ephemeral_to_start: tuple[StartContainer, ...] = ()
+    init_to_start: tuple[StartContainer, ...] = ()
+    """In the order of the spec."""
+    regular_to_start: tuple[StartContainer, ...] = ()
+    kill_pod_reason: str = ""
+    """Why the pod is killed, when it is."""
+    decisions: tuple[Decision, ...] = ()
+    """Every action and every container held back, each with its reason."""
+
+    def decided(self, errors: Mapping[str, StartError]) -> tuple[Decision, ...]:
+        """The decisions as they came out: a start that a backoff forbids is a wait."""
+        held = {
+            start_decision(start): errors[start.name]
+            for start in self.starts
+            if start.name in errors and errors[start.name].code.endswith("BackOff")
+        }
+        return tuple(
+            Decision(f"hold {one.what.removeprefix('start ')} back", held[one].message)
+            if one in held
+            else one
+            for one in self.decisions
+        )
+
+    @property
+    def replaces_sandbox(self) -> bool:
+        """Whether a known sandbox gives way to a new one (event SandboxChanged)."""
+        return self.create_sandbox and self.sandbox_id != ""
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether the runtime already has what the pod asks for."""
+        return not (
+            self.kill_pod
+            or self.create_sandbox
+            or self.containers_to_kill
+            or self.containers_to_reset
+            or self.ephemeral_to_start
+            or self.init_to_start
+            or self.regular_to_start
+            or not self.resize.empty
+        )
+
+    @property
+    def starts(self) -> tuple[StartContainer, ...]:
+        """All containers to start, in the order in which they start."""
+        return self.ephemeral_to_start + self.init_to_start + self.regular_to_start
+
+
+_KIND_WORDS = {
+    ContainerKind.REGULAR: "container",
+    ContainerKind.INIT: "init container",
+    ContainerKind.EPHEMERAL: "ephemeral container",
+}
+
+
+def start_decision(start: StartContainer) -> Decision:
+    """A start, in words."""
+    return Decision(f"start {_KIND_WORDS[start.kind]} {start.name}", start.reason)
+
+
+def kill_decision(kill: KillContainer) -> Decision:
+    """A kill, in words."""
+    return Decision(f"kill {_KIND_WORDS[kill.kind]} {kill.name} ({kill.id})", kill.message)

@@ -1,0 +1,240 @@
+"""From a pod and what the runtime has of it to the plan of a sync: the whole decision table.
+
+A pure function: no clock, no I/O, nothing remembered. Must never start what runs, nor start
+anything in a pod that it kills without making a new sandbox.
+
+Source: docs/reference, "Pod actions".
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.restart_rules import (
+    triggers_restart_all,
+)
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.sandbox_changed import SandboxDecision, decide_sandbox
+from kubeletpy.pods.sync_results import Decision
+from kubeletpy.runtime_manager.plan.actions import (
+    PodActions,
+    ResetContainer,
+    StartContainer,
+    start_decision,
+)
+from kubeletpy.runtime_manager.plan.init_containers import plan_init_containers
+from kubeletpy.runtime_manager.plan.regular_containers import Verdict, judge_regular
+from kubeletpy.runtime_manager.plan.resize import NOTHING, InEffect, plan_resize
+from kubeletpy.runtime_manager.protocol import ProbeResults
+
+
+def compute_pod_actions(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    probes: ProbeResults,
+    *,
+    all_containers_restarting: bool = False,
+    in_effect: InEffect | None = None,
+) -> PodActions:
+    """Decide what a sync has to do.
+
+    ``in_effect``: what the pod and its containers were last given; None: resources are not looked
+    at. ``all_containers_restarting``: an exit asked for the restart of all containers, and their
+    records are not all removed yet (:func:`kubeletpy.pods.restart_rules.restart_all_active`).
+    """
+    sandbox = decide_sandbox(pod, status)
+    if all_containers_restarting:
+        return _restart_all(pod, status, sandbox)
+    if sandbox.create:
+        return _with_new_sandbox(pod, status, sandbox, in_effect)
+    return _with_sandbox(pod, status, probes, sandbox, in_effect)
+
+
+def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -> PodActions:
+    """Restart-all: with a new sandbox nothing else happens in this pass; else all records go."""
+    if sandbox.create:
+        return PodActions(
+            kill_pod=True,
+            create_sandbox=True,
+            sandbox_id=sandbox.sandbox_id,
+            attempt=sandbox.attempt,
+            kill_pod_reason=sandbox.reason,
+            decisions=(Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),),
+        )
+    others: list[ResetContainer] = []
+    sources: list[ResetContainer] = []
+    for kind, containers in (
+        (ContainerKind.REGULAR, pod.containers),
+        (ContainerKind.INIT, pod.init_containers),
+    ):
+        for container in containers:
+            for record in status.containers:
+                if record.name == container["name"]:
+                    reset = _reset(kind, container, record)
+                    (sources if reset.source else others).append(reset)
+    resets = (*others, *sources)
+    return PodActions(
+        kill_pod=False,
+        create_sandbox=False,
+        sandbox_id=sandbox.sandbox_id,
+        attempt=sandbox.attempt,
+        containers_to_reset=resets,
+        decisions=tuple(
+            Decision(
+                f"remove container {reset.name} ({reset.id})",
+                "all containers are to restart"
+                + (", as its exit asked for" if reset.source else ""),
+            )
+            for reset in resets
+        ),
+    )
+
+
+def _reset(
+    kind: ContainerKind, container: api.Container, record: ContainerStatus
+) -> ResetContainer:
+    exited = record.state is ContainerState.EXITED
+    return ResetContainer(
+        id=record.id,
+        name=record.name,
+        kind=kind,
+        container=container,
+        kill=not exited,
+        source=exited and triggers_restart_all(container, record.exit_code),
+    )
+
+
+def _with_new_sandbox(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    sandbox: SandboxDecision,
+    in_effect: InEffect | None,
+) -> PodActions:
+    """The sandbox must go: kill the pod, and make a new one if anything is left to run."""
+    starts, held = _starts_in_new_sandbox(pod, status)
+    over = ""
+    if pod.restart_policy == "Never" and sandbox.attempt != 0 and status.containers:
+        over = "the pod has run, and its restartPolicy is Never"
+    elif not starts and _any_regular_record(pod, status):
+        over = "no container is left to run"
+    if over:
+        why = f"{sandbox.reason}, and {over}"
+        return PodActions(
+            kill_pod=True,
+            create_sandbox=False,
+            sandbox_id=sandbox.sandbox_id,
+            attempt=sandbox.attempt,
+            kill_pod_reason=why,
+            decisions=(Decision("stop the pod without a new sandbox", why),),
+        )
+    inits = pod.init_containers
+    init_starts: tuple[StartContainer, ...] = ()
+    if inits:
+        init_starts = (
+            StartContainer(ContainerKind.INIT, inits[0], "it is first in a new sandbox"),
+        )
+        starts, held = (), ()
+    resize = NOTHING
+    if in_effect is not None:
+        resize = plan_resize(pod, (), (*pod.init_containers, *pod.containers), in_effect)
+    return PodActions(
+        kill_pod=True,
+        create_sandbox=True,
+        sandbox_id=sandbox.sandbox_id,
+        attempt=sandbox.attempt,
+        init_to_start=init_starts,
+        regular_to_start=starts,
+        kill_pod_reason=sandbox.reason,
+        resize=resize,
+        decisions=(
+            Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),
+            *resize.decisions,
+            *held,
+            *(start_decision(start) for start in (*init_starts, *starts)),
+        ),
+    )
+
+
+def _starts_in_new_sandbox(
+    pod: Pod, status: PodRuntimeStatus
+) -> tuple[tuple[StartContainer, ...], tuple[Decision, ...]]:
+    """Regular containers except those that ended well and run only until they do."""
+    starts = []
+    held = []
+    for container in pod.containers:
+        name = container["name"]
+        record = status.newest(name)
+        if (
+            (container.get("restartPolicy") or pod.restart_policy) == "OnFailure"
+            and record is not None
+            and record.state is ContainerState.EXITED
+            and record.exit_code == 0
+        ):
+            held.append(
+                Decision(f"leave container {name}", "it exited with 0 and runs until it does")
+            )
+        else:
+            starts.append(StartContainer(ContainerKind.REGULAR, container, "the sandbox is new"))
+    return tuple(starts), tuple(held)
+
+
+def _any_regular_record(pod: Pod, status: PodRuntimeStatus) -> bool:
+    """Whether any regular container was ever created, which only happens after initialisation."""
+    return any(
+        record is not None and record.state is not ContainerState.UNKNOWN
+        for container in pod.containers
+        for record in (status.newest(container["name"]),)
+    )
+
+
+def _with_sandbox(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    probes: ProbeResults,
+    sandbox: SandboxDecision,
+    in_effect: InEffect | None,
+) -> PodActions:
+    """The sandbox stays: ephemeral containers, then init containers, then regular ones."""
+    ephemeral = tuple(
+        StartContainer(ContainerKind.EPHEMERAL, container, "it was added and has never run")
+        for container in pod.ephemeral_containers
+        if status.newest(container["name"]) is None
+    )
+    init = plan_init_containers(pod, status, probes, in_effect)
+    init_starts = init.starts
+    kill_reason = init.kill_pod_reason
+    verdicts: list[Verdict] = []
+    if not kill_reason and init.initialized:
+        verdicts = [
+            judge_regular(pod, container, status, probes, in_effect) for container in pod.containers
+        ]
+        if not any(verdict.keep or verdict.start for verdict in verdicts):
+            kill_reason = "no container runs and none is to be started"
+            init_starts = ()  # a sidecar must not keep a finished pod alive
+    regular = tuple(verdict.start for verdict in verdicts if verdict.start is not None)
+    kills = (*init.kills, *(verdict.kill for verdict in verdicts if verdict.kill is not None))
+    decisions = [start_decision(start) for start in (*ephemeral, *init_starts)]
+    decisions += init.notes
+    for verdict in verdicts:
+        decisions += verdict.decisions
+    resize = NOTHING
+    if kill_reason:
+        decisions.append(Decision("stop the pod", kill_reason))
+    elif in_effect is not None:
+        resizes = (*init.resizes, *(v.resize for v in verdicts if v.resize is not None))
+        starting = [start.container for start in (*init_starts, *regular)]
+        resize = plan_resize(pod, resizes, starting, in_effect)
+        decisions += resize.decisions
+    return PodActions(
+        kill_pod=bool(kill_reason),
+        create_sandbox=False,
+        sandbox_id=sandbox.sandbox_id,
+        attempt=sandbox.attempt,
+        containers_to_kill=() if kill_reason else kills,
+        ephemeral_to_start=() if kill_reason else ephemeral,
+        init_to_start=init_starts,
+        regular_to_start=regular,
+        resize=resize,
+        kill_pod_reason=kill_reason,
+        decisions=tuple(decisions),
+    )

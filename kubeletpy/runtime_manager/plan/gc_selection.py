@@ -1,0 +1,161 @@
+"""Which dead containers, sandboxes and log files may go: the pure half of container GC.
+
+Source: docs/reference, "Container GC". Must never select what runs, nor a pod's newest
+records while the pod is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.names.labels import read_container_labels, read_sandbox_labels
+from kubeletpy.runtime_manager.names.log_paths import (
+    container_id_of_log_link,
+    pod_uid_of_log_directory,
+)
+
+SHOWN = 2
+"""Ended runs of a container that a pod's status can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class GCPolicy:
+    """How many dead containers stay."""
+
+    min_age: float = 0
+    """Seconds since creation."""
+    max_per_container: int = 1
+    """Per pod and container name; negative: no limit."""
+    max_total: int = -1
+    """On the node; negative: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadContainer:
+    """A container that does not run."""
+
+    id: str
+    pod_uid: str
+    name: str
+    created_at: int
+    unknown: bool
+    """The runtime has lost track of it: it is stopped before it is removed."""
+    unstarted: bool = False
+    """Made, and perhaps about to be started."""
+
+
+def dead_containers(
+    containers: Iterable[cri.Container], policy: GCPolicy, now: float
+) -> list[DeadContainer]:
+    """Those of pods that do not run and are old enough. ``now``: Unix seconds."""
+    newest = int((now - policy.min_age) * 1e9)
+    found = []
+    for container in containers:
+        labels = read_container_labels(container.labels)
+        if container.state == cri.CONTAINER_RUNNING or container.created_at > newest:
+            continue
+        if labels.pod_uid and container.id:
+            found.append(
+                DeadContainer(
+                    container.id,
+                    labels.pod_uid,
+                    labels.container_name or container.metadata.name,
+                    container.created_at,
+                    container.state == cri.CONTAINER_UNKNOWN,
+                    container.state == cri.CONTAINER_CREATED,
+                )
+            )
+    return found
+
+
+def containers_to_remove(
+    dead: Sequence[DeadContainer],
+    policy: GCPolicy,
+    removable: Callable[[str], bool],
+    *,
+    all_sources_ready: bool,
+    told: Callable[[str], bool] = lambda uid: True,
+) -> list[DeadContainer]:
+    """What goes, oldest first.
+
+    ``told(pod_uid)``: the API knows how the pod's containers ended. Until it does, what it can show
+    of each container (its state and its last state) stays.
+    """
+    going: list[DeadContainer] = []
+    units: dict[tuple[str, str], list[DeadContainer]] = {}
+    untold: dict[tuple[str, str], int] = {}
+    for container in sorted(dead, key=lambda c: c.created_at, reverse=True):
+        unit = (container.pod_uid, container.name)
+        if not (container.unstarted or told(container.pod_uid)) and untold.get(unit, 0) < SHOWN:
+            untold[unit] = untold.get(unit, 0) + 1
+        elif all_sources_ready and removable(container.pod_uid):
+            going.append(container)
+        elif not container.unstarted:
+            units.setdefault(unit, []).append(container)
+    if policy.max_per_container >= 0:
+        going += _keep_newest(units, policy.max_per_container)
+    total = sum(map(len, units.values()))
+    if 0 <= policy.max_total < total:
+        going += _keep_newest(units, max(1, policy.max_total // len(units)))
+        rest = sorted(
+            (c for unit in units.values() for c in unit), key=lambda c: c.created_at, reverse=True
+        )
+        going += rest[policy.max_total :]
+    return sorted(going, key=lambda c: c.created_at)
+
+
+def sandboxes_to_remove(
+    sandboxes: Iterable[cri.PodSandbox],
+    in_use: frozenset[str],
+    removable: Callable[[str], bool],
+) -> list[tuple[str, str]]:
+    """(id, pod uid) of sandboxes that go, oldest first. ``in_use``: ids that have containers."""
+    by_pod: dict[str, list[cri.PodSandbox]] = {}
+    for sandbox in sandboxes:
+        uid = read_sandbox_labels(sandbox.labels).pod_uid
+        if uid and sandbox.id:
+            by_pod.setdefault(uid, []).append(sandbox)
+    going = []
+    for uid, group in by_pod.items():
+        newest_first = sorted(group, key=lambda s: s.created_at, reverse=True)
+        candidates = newest_first if removable(uid) else newest_first[1:]
+        going += [
+            (uid, sandbox)
+            for sandbox in candidates
+            if sandbox.state != cri.SANDBOX_READY and sandbox.id not in in_use
+        ]
+    going.sort(key=lambda pair: pair[1].created_at)
+    return [(sandbox.id, uid) for uid, sandbox in going]
+
+
+def log_directories_to_remove(names: Iterable[str], removable: Callable[[str], bool]) -> list[str]:
+    """Log directories whose pod is gone. What is not named like one is not ours."""
+    return [
+        name for name in names if name.count("_") >= 2 and removable(pod_uid_of_log_directory(name))
+    ]
+
+
+def dead_links_to_remove(names: Iterable[str], live_ids: Iterable[str]) -> list[str]:
+    """Of links without a target those whose container is not there or has ended.
+
+    While a log is being rotated, its link has no target for a moment.
+    """
+    live = tuple(live_ids)
+    going = []
+    for name in names:
+        container_id = container_id_of_log_link(name)
+        if container_id and not any(known.startswith(container_id) for known in live):
+            going.append(name)
+    return going
+
+
+def _keep_newest(
+    units: dict[tuple[str, str], list[DeadContainer]], keep: int
+) -> list[DeadContainer]:
+    gone: list[DeadContainer] = []
+    for key, newest_first in units.items():
+        gone += newest_first[keep:]
+        units[key] = newest_first[:keep]
+    return gone

@@ -1,0 +1,52 @@
+"""How long a container gets to end by itself. Seconds everywhere.
+
+Source: docs/reference, "Stop one container". Must never wait or read a clock.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo
+from kubeletpy.runtime_manager.plan.actions import KillReason
+
+MINIMUM = 2
+"""Every container gets this much, whatever was asked for."""
+
+
+def base_grace(deletion: int | None, probe: int | None, termination: int | None) -> int:
+    """The first that is set: of the deletion, of the probe that failed, of the spec; else 2."""
+    for grace in (deletion, probe, termination):
+        if grace is not None:
+            return max(0, grace)
+    return MINIMUM
+
+
+def container_grace(pod: Pod, container: api.Container | None, reason: KillReason | None) -> int:
+    """The grace period by the pod's spec, before any override."""
+    return base_grace(
+        pod.deletion_grace_period,
+        _probe_grace(container, reason),
+        pod.spec.get("terminationGracePeriodSeconds"),
+    )
+
+
+def remembered_grace(container: AnnotatedContainerInfo) -> int:
+    """The grace period of a container whose pod is gone, by its annotations."""
+    return base_grace(container.deletion_grace_period, None, container.termination_grace_period)
+
+
+def remaining(grace: int, elapsed: float) -> int:
+    """What is left after some seconds; only whole ones count."""
+    return max(0, grace - int(elapsed))
+
+
+def _probe_grace(container: api.Container | None, reason: KillReason | None) -> int | None:
+    if container is None:
+        return None
+    probe = None
+    if reason is KillReason.LIVENESS_PROBE:
+        probe = container.get("livenessProbe")
+    elif reason is KillReason.STARTUP_PROBE:
+        probe = container.get("startupProbe")
+    return probe.get("terminationGracePeriodSeconds") if probe else None

@@ -1,0 +1,231 @@
+"""What to do about init containers and sidecars in a sandbox that stays.
+
+Walks the list from its end, because records of early init containers may be gone: the last one that
+has a record says how far initialisation came. Must never start a later init container while an
+earlier one has not done its part.
+
+Source: docs/reference, "Init containers"; KEP-753.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.restart_rules import (
+    init_container_failed,
+    restart_allowed,
+    should_container_be_restarted,
+)
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.sync_results import Decision
+from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.plan.actions import (
+    KillContainer,
+    KillReason,
+    StartContainer,
+    kill_decision,
+)
+from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+
+
+@dataclass(frozen=True, slots=True)
+class InitPlan:
+    """How far initialisation is, and what it needs."""
+
+    initialized: bool
+    """Regular containers may start."""
+    starts: tuple[StartContainer, ...] = ()
+    """In the order of the spec."""
+    kills: tuple[KillContainer, ...] = ()
+    kill_pod_reason: str = ""
+    """Initialisation has failed for good: the pod is to be stopped."""
+    notes: tuple[Decision, ...] = ()
+    """Kills, and what is waited for."""
+    resizes: tuple[ContainerResize, ...] = ()
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What one walk over the list has found so far."""
+
+    pod: Pod
+    status: PodRuntimeStatus
+    probes: ProbeResults
+    sandbox: str
+    """Id of the newest one."""
+    initialized: bool
+    seen: bool
+    """A later init container has a record, or regular containers have been created."""
+    in_effect: InEffect | None = None
+    starts: dict[int, str] = field(default_factory=dict)
+    """Index -> reason."""
+    kills: list[KillContainer] = field(default_factory=list)
+    notes: list[Decision] = field(default_factory=list)
+    resizes: list[ContainerResize] = field(default_factory=list)
+    kill_pod_reason: str = ""
+
+    def start_next(self, index: int, reason: str) -> None:
+        """Initialisation has come past ``index``: end it, or go on with the next one."""
+        if index == len(self.pod.init_containers) - 1:
+            self.initialized = True
+        elif not self.seen:
+            self.starts[index + 1] = reason
+
+    def kill_and_start(
+        self, index: int, record: ContainerStatus, message: str, reason: KillReason
+    ) -> None:
+        container = self.pod.init_containers[index]
+        self.kills.append(
+            KillContainer(
+                record.id, container["name"], ContainerKind.INIT, container, message, reason
+            )
+        )
+        self.starts[index] = message
+
+    def resize(self, index: int, record: ContainerStatus) -> None:
+        """Give a running container the resources it is to have."""
+        container = self.pod.init_containers[index]
+        if self.in_effect is None:
+            return
+        resize = judge_container(self.pod, container, ContainerKind.INIT, record, self.in_effect)
+        if resize is None:
+            return
+        self.resizes.append(resize)
+        self.notes += resize.decisions
+        if resize.restart:
+            message = f"Container {container['name']} resize requires restart"
+            self.kill_and_start(index, record, message, KillReason.RESIZE)
+
+    def wait(self, container: api.Container, what: str) -> None:
+        self.notes.append(Decision(f"wait for init container {container['name']}", what))
+
+
+def plan_init_containers(
+    pod: Pod,
+    status: PodRuntimeStatus,
+    probes: ProbeResults,
+    in_effect: InEffect | None = None,
+) -> InitPlan:
+    """Decide about all init containers of a pod whose sandbox is fine."""
+    containers = pod.init_containers
+    if not containers:
+        return InitPlan(initialized=True)
+    sandbox = status.sandboxes[0].id if status.sandboxes else ""
+    regular_created = any(
+        record is not None
+        and record.state in (ContainerState.CREATED, ContainerState.RUNNING)
+        and record.sandbox_id in ("", sandbox)
+        for container in pod.containers
+        for record in (status.newest(container["name"]),)
+    )
+    walk = _Walk(
+        pod,
+        status,
+        probes,
+        sandbox,
+        initialized=regular_created,
+        seen=regular_created,
+        in_effect=in_effect,
+    )
+    for index in range(len(containers) - 1, -1, -1):
+        _judge(walk, index)
+        if walk.kill_pod_reason:
+            return InitPlan(
+                initialized=False,
+                kill_pod_reason=walk.kill_pod_reason,
+                notes=tuple(walk.notes),
+            )
+    if not walk.seen:
+        walk.starts[0] = "it is the first, and none has run yet"
+    return InitPlan(
+        initialized=walk.initialized,
+        starts=tuple(
+            StartContainer(ContainerKind.INIT, containers[index], walk.starts[index])
+            for index in sorted(walk.starts)
+        ),
+        kills=tuple(walk.kills),
+        notes=(*map(kill_decision, walk.kills), *walk.notes),
+        resizes=tuple(walk.resizes),
+    )
+
+
+def _judge(walk: _Walk, index: int) -> None:
+    container = walk.pod.init_containers[index]
+    record = walk.status.newest(container["name"])
+    sidecar = is_sidecar(container)
+    if record is not None and not record.running and record.sandbox_id not in ("", walk.sandbox):
+        record = None  # kept for the status to tell of: initialisation begins anew in each sandbox
+    if record is None:
+        if walk.seen and sidecar:
+            walk.starts[index] = "it should keep running and has no container"
+        return
+    if not sidecar and walk.seen:
+        return  # it has done its part; only sidecars are kept running
+    match record.state:
+        case ContainerState.CREATED:
+            walk.starts[index] = "its container was created but never started"
+        case ContainerState.RUNNING if sidecar:
+            _judge_running_sidecar(walk, index, record)
+        case ContainerState.RUNNING:
+            walk.wait(container, "it is running")
+            walk.resize(index, record)
+        case ContainerState.EXITED if sidecar:
+            walk.starts[index] = f"it should keep running and exited with {record.exit_code}"
+        case ContainerState.EXITED:
+            _judge_exited(walk, index, record)
+        case _:
+            _judge_unknown(walk, index, record, sidecar)
+    walk.seen = True
+
+
+def _judge_running_sidecar(walk: _Walk, index: int, record: ContainerStatus) -> None:
+    container = walk.pod.init_containers[index]
+    name = container["name"]
+    if container.get("startupProbe"):
+        startup = walk.probes.startup.get(record.id)
+        if startup is ProbeOutcome.FAILURE:
+            message = f"Init container {name} failed startup probe"
+            walk.kill_and_start(index, record, message, KillReason.STARTUP_PROBE)
+            return
+        if startup is not ProbeOutcome.SUCCESS:
+            walk.wait(container, "its startup probe has not succeeded yet")
+            return
+    walk.start_next(index, f"sidecar {name} before it has started")
+    if record.hash != container_hash(container):
+        message = f"Init container {name} definition changed"
+        walk.kill_and_start(index, record, message, KillReason.DEFINITION_CHANGED)
+    elif (
+        container.get("livenessProbe")
+        and walk.probes.liveness.get(record.id) is ProbeOutcome.FAILURE
+    ):
+        message = f"Init container {name} failed liveness probe"
+        walk.kill_and_start(index, record, message, KillReason.LIVENESS_PROBE)
+    else:
+        walk.resize(index, record)
+
+
+def _judge_exited(walk: _Walk, index: int, record: ContainerStatus) -> None:
+    container = walk.pod.init_containers[index]
+    name = container["name"]
+    if not init_container_failed(record):
+        walk.start_next(index, f"init container {name} before it has completed")
+        return
+    again, why = should_container_be_restarted(walk.pod, container, walk.status)
+    if again:
+        walk.starts[index] = why
+    else:
+        walk.kill_pod_reason = f"init container {name} has failed for good: {why}"
+
+
+def _judge_unknown(walk: _Walk, index: int, record: ContainerStatus, sidecar: bool) -> None:
+    container = walk.pod.init_containers[index]
+    if sidecar or restart_allowed(walk.pod, container):
+        message = f'Init container is in "{record.state}" state, try killing it before restart'
+        walk.kill_and_start(index, record, message, KillReason.UNKNOWN_STATE)
+    else:
+        walk.kill_pod_reason = (
+            f"init container {container['name']} is in state {record.state} and may not restart"
+        )

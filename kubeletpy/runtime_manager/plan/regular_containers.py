@@ -1,0 +1,109 @@
+"""What is to become of each regular container in a sandbox that stays.
+
+A pure function. Must never start what runs. Source: docs/reference, "Regular containers".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.restart_rules import restart_allowed, should_container_be_restarted
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.sync_results import Decision
+from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.plan.actions import (
+    KillContainer,
+    KillReason,
+    StartContainer,
+    kill_decision,
+    start_decision,
+)
+from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
+from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to become of one regular container."""
+
+    keep: bool = False
+    start: StartContainer | None = None
+    kill: KillContainer | None = None
+    resize: ContainerResize | None = None
+    decisions: tuple[Decision, ...] = ()
+
+
+_KEEP = Verdict(keep=True)
+
+
+def judge_regular(
+    pod: Pod,
+    container: api.Container,
+    status: PodRuntimeStatus,
+    probes: ProbeResults,
+    in_effect: InEffect | None,
+) -> Verdict:
+    """Keep, start, kill or resize one container."""
+    record = status.newest(container["name"])
+    if record is not None and record.state is ContainerState.RUNNING:
+        return _judge_running(pod, container, record, probes, in_effect)
+    wanted, why = should_container_be_restarted(pod, container, status)
+    if not wanted:
+        return Verdict(decisions=(Decision(f"leave container {container['name']}", why),))
+    start = StartContainer(ContainerKind.REGULAR, container, why)
+    if record is None or record.state is not ContainerState.UNKNOWN:
+        return Verdict(start=start, decisions=(start_decision(start),))
+    message = f'Container is in "{record.state}" state, try killing it before restart'
+    kill = _kill(container, record, message, KillReason.UNKNOWN_STATE)
+    return Verdict(start=start, kill=kill, decisions=(kill_decision(kill), start_decision(start)))
+
+
+def _judge_running(
+    pod: Pod,
+    container: api.Container,
+    record: ContainerStatus,
+    probes: ProbeResults,
+    in_effect: InEffect | None,
+) -> Verdict:
+    name = container["name"]
+    if record.hash != container_hash(container):
+        message, reason = f"Container {name} definition changed", KillReason.DEFINITION_CHANGED
+    elif probes.liveness.get(record.id) is ProbeOutcome.FAILURE:
+        message, reason = f"Container {name} failed liveness probe", KillReason.LIVENESS_PROBE
+    elif probes.startup.get(record.id) is ProbeOutcome.FAILURE:
+        message, reason = f"Container {name} failed startup probe", KillReason.STARTUP_PROBE
+    else:
+        return _judge_resources(pod, container, record, in_effect)
+    start = None
+    if reason is KillReason.DEFINITION_CHANGED or restart_allowed(pod, container):
+        message += ", will be restarted"
+        start = StartContainer(ContainerKind.REGULAR, container, message)
+    kill = _kill(container, record, message, reason)
+    return Verdict(start=start, kill=kill, decisions=(kill_decision(kill),))
+
+
+def _judge_resources(
+    pod: Pod, container: api.Container, record: ContainerStatus, in_effect: InEffect | None
+) -> Verdict:
+    if in_effect is None:
+        return _KEEP
+    resize = judge_container(pod, container, ContainerKind.REGULAR, record, in_effect)
+    if resize is None:
+        return _KEEP
+    if not resize.restart:
+        return Verdict(keep=True, resize=resize, decisions=resize.decisions)
+    message = f"Container {container['name']} resize requires restart"
+    return Verdict(
+        start=StartContainer(ContainerKind.REGULAR, container, resize.why),
+        kill=_kill(container, record, message, KillReason.RESIZE),
+        resize=resize,
+        decisions=resize.decisions,
+    )
+
+
+def _kill(
+    container: api.Container, record: ContainerStatus, message: str, reason: KillReason
+) -> KillContainer:
+    return KillContainer(record.id, record.name, ContainerKind.REGULAR, container, message, reason)

@@ -1,0 +1,270 @@
+"""Which containers run with other resources than they are to have, and how to set that right.
+
+Pure: desired resources come from the pod as it was allocated, those in effect from the records of
+what containers were last given and from the runtime. Must never restart a container only because a
+record was lost.
+
+Source: docs/reference, "In-place resize"; KEP-1287, KEP-5419 (pod-level resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.sync_results import Decision
+from kubeletpy.runtime_manager.config.resources import MIN_SHARES, container_resources
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.resizable import (
+    RESOURCES,
+    Resource,
+    changes,
+    effective_resources,
+    resizable,
+)
+
+UNKNOWN = "it is not known what it was given"
+
+
+@dataclass(frozen=True, slots=True)
+class InEffect:
+    """What a pod and its containers are known to have been given."""
+
+    containers: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
+    """By container name; those without a record are not in it."""
+    pod_level: api.ResourceRequirements | None = None
+    pod_limits_differ: str = ""
+    """How the pod's own cgroup differs from what it is to have, where that was looked at."""
+    settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUpdate:
+    """One resource of one running container, to be changed in place."""
+
+    id: str
+    kind: ContainerKind
+    container: api.Container
+    resource: Resource
+    desired: api.ResourceRequirements
+    lowers: bool
+    new_memory_limit: int = 0
+    """Bytes, where a memory limit is lowered or added: it must be above what is in use."""
+
+    @property
+    def name(self) -> str:
+        """The container's name."""
+        return self.container["name"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResize:
+    """What one running container needs."""
+
+    name: str
+    why: str = ""
+    """What changes, in words."""
+    restart: bool = False
+    """Its resizePolicy wants a restart: it is stopped and started with its new resources."""
+    updates: tuple[ContainerUpdate, ...] = ()
+    adopted: api.ResourceRequirements | None = None
+    """Nothing is to be done: the runtime says that it has these, only the record is missing."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """For people: what is done and why."""
+        if self.restart:
+            return (Decision(f"restart container {self.name} with new resources", self.why),)
+        return (Decision(f"resize container {self.name}", self.why),) if self.updates else ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePlan:
+    """What is to be changed in place in one sync."""
+
+    memory: tuple[ContainerUpdate, ...] = ()
+    cpu: tuple[ContainerUpdate, ...] = ()
+    """Both with what is lowered first, so that there is room for what is raised."""
+    pod: str = ""
+    """Why the pod's own limits are to be set right even if no container is updated."""
+    pod_level: api.ResourceRequirements | None = None
+    """Resources of the pod as a whole, to be recorded once they are in effect."""
+    adopted: tuple[tuple[str, api.ResourceRequirements], ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is to be changed."""
+        return not (self.memory or self.cpu or self.pod)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What is done about the pod as a whole, for people."""
+        return (Decision("set the limits of the pod", self.pod),) if self.pod else ()
+
+    def updates(self, resource: Resource) -> tuple[ContainerUpdate, ...]:
+        """The updates of one resource, in their order."""
+        return self.memory if resource is Resource.MEMORY else self.cpu
+
+
+NOTHING = ResizePlan()
+
+
+def judge_container(
+    pod: Pod,
+    container: api.Container,
+    kind: ContainerKind,
+    record: ContainerStatus,
+    in_effect: InEffect,
+) -> ContainerResize | None:
+    """What a running container needs; None: nothing.
+
+    A container without a record is compared with what the runtime says that it has. If the runtime
+    says nothing, everything is set again, without a restart.
+    """
+    name = container["name"]
+    known = in_effect.containers.get(name)
+    try:
+        desired = effective_resources(pod, container)
+        if known == desired:
+            return None
+        want, have = resizable(desired), resizable(known)
+        if want == have:
+            return None
+        told = _runtime_has_it(pod, container, kind, record, in_effect.settings)
+        why = UNKNOWN if known is None else ", ".join(changes(known, desired))
+    except ValueError:  # what is no quantity was refused when the container was to start
+        return None
+    if told and (known is None or want.memory_request == have.memory_request):
+        return ContainerResize(name, adopted=desired)
+    changed = [resource for resource in RESOURCES if want.of(resource) != have.of(resource)]
+    lost = known is None and told is None
+    restartable = kind is ContainerKind.REGULAR or is_sidecar(container)
+    if restartable and not lost and any(_wants_restart(container, each) for each in changed):
+        return ContainerResize(name, why, restart=True)
+    updates = []
+    for resource in changed:
+        lowers, limit = _lowers(want.of(resource), have.of(resource))
+        new_memory = limit if resource is Resource.MEMORY else 0
+        updates.append(
+            ContainerUpdate(record.id, kind, container, resource, desired, lowers, new_memory)
+        )
+    return ContainerResize(name, why, updates=tuple(updates))
+
+
+def plan_resize(
+    pod: Pod,
+    resizes: Iterable[ContainerResize],
+    starts: Iterable[api.Container],
+    in_effect: InEffect,
+) -> ResizePlan:
+    """Put together what containers need and what the pod as a whole needs.
+
+    ``starts`` are containers that this sync starts: one that gets other resources than it had when
+    it last ran also changes what its pod is to have.
+    """
+    lists: dict[Resource, list[ContainerUpdate]] = {resource: [] for resource in RESOURCES}
+    adopted = []
+    for resize in resizes:
+        if resize.adopted is not None:
+            adopted.append((resize.name, resize.adopted))
+        for update in resize.updates:
+            there = lists[update.resource]
+            there.insert(0 if update.lowers else len(there), update)
+    reasons = []
+    if changed := [c["name"] for c in starts if _starts_resized(pod, c, in_effect)]:
+        reasons.append(f"{', '.join(changed)} starts with other resources than before")
+    pod_level = _pod_level_change(pod, in_effect)
+    if pod_level is not None and in_effect.pod_level is not None:
+        reasons.append("the resources of the pod as a whole have changed")
+    if in_effect.pod_limits_differ:
+        reasons.append(in_effect.pod_limits_differ)
+    return ResizePlan(
+        memory=tuple(lists[Resource.MEMORY]),
+        cpu=tuple(lists[Resource.CPU]),
+        pod="; ".join(reasons),
+        pod_level=pod_level,
+        adopted=tuple(adopted),
+    )
+
+
+def resize_in_progress(pod: Pod, status: PodRuntimeStatus, in_effect: InEffect) -> bool:
+    """Whether anything of a pod runs with other resources than those allocated to it.
+
+    What does not run gets its resources when it starts; init containers that are no sidecars end
+    soon, and do not count.
+    """
+    for kind, container in pod.all_containers():
+        record = status.newest(container["name"])
+        if record is None or not record.running or kind is ContainerKind.EPHEMERAL:
+            continue
+        if kind is ContainerKind.INIT and not is_sidecar(container):
+            continue
+        needed = judge_container(pod, container, kind, record, in_effect)
+        if needed is not None and needed.adopted is None:
+            return True
+    if in_effect.pod_limits_differ:
+        return True
+    return in_effect.pod_level is not None and _pod_level_change(pod, in_effect) is not None
+
+
+def _pod_level_change(pod: Pod, in_effect: InEffect) -> api.ResourceRequirements | None:
+    desired = pod.spec.get("resources")
+    if not desired or desired == in_effect.pod_level:
+        return None
+    try:
+        same = in_effect.pod_level and resizable(desired) == resizable(in_effect.pod_level)
+    except ValueError:
+        return None
+    return None if same else desired
+
+
+def _starts_resized(pod: Pod, container: api.Container, in_effect: InEffect) -> bool:
+    known = in_effect.containers.get(container["name"])
+    if known is None:
+        return False
+    try:
+        desired = effective_resources(pod, container)
+        return known != desired and resizable(known) != resizable(desired)
+    except ValueError:
+        return False
+
+
+def _runtime_has_it(
+    pod: Pod,
+    container: api.Container,
+    kind: ContainerKind,
+    record: ContainerStatus,
+    settings: RuntimeSettings,
+) -> bool | None:
+    """Whether the runtime says that a container has its desired limits; None: it does not say."""
+    told = record.resources
+    if told is None or not (told.cpu_shares or told.cpu_quota or told.memory_limit_bytes):
+        return None
+    wanted = container_resources(pod, container, kind, settings)
+    return (
+        max(told.cpu_shares or 0, MIN_SHARES) == wanted.cpu_shares
+        and max(told.cpu_quota or 0, 0) == wanted.cpu_quota
+        and max(told.memory_limit_bytes or 0, 0) == wanted.memory_limit_in_bytes
+    )
+
+
+def _wants_restart(container: api.Container, resource: Resource) -> bool:
+    for policy in container.get("resizePolicy") or ():
+        if policy.get("resourceName") == resource:
+            return policy.get("restartPolicy") == "RestartContainer"
+    return False
+
+
+def _lowers(want: tuple[int, int], have: tuple[int, int]) -> tuple[bool, int]:
+    """Whether (request, limit) goes down, and to which limit if the limit does.
+
+    The limit decides where it changes, and to have none is more than any.
+    """
+    (new_request, new_limit), (old_request, old_limit) = want, have
+    if new_limit == old_limit:
+        return new_request < old_request, 0
+    down = new_limit != 0 and (old_limit == 0 or new_limit < old_limit)
+    return down, new_limit if down else 0

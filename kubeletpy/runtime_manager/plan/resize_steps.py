@@ -1,0 +1,175 @@
+"""The steps of a resize of a pod as a whole, and when memory must not be taken away.
+
+Pure. What is raised is raised for the pod before its containers, what is lowered is lowered after
+them: a pod is never smaller than its containers. Source: docs/reference, "In-place resize".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from kubeletpy.api.quantity import whole
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import amounts
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.resources import (
+    MIN_SHARES,
+    cpu_quota,
+    cpu_shares,
+    linux_resources,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.resizable import Resource
+from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
+from kubeletpy.runtime_manager.pod_limits import UNLIMITED, PodLimits
+
+_ZERO = Decimal(0)
+_ENDLESS = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class PodSteps:
+    """What to write to the pod's cgroup for one resource, each in its order."""
+
+    before: tuple[PodLimits, ...] = ()
+    """Before the containers are updated: limits grow before requests."""
+    after: tuple[PodLimits, ...] = ()
+    """After them: requests shrink before limits."""
+
+
+def pod_steps(resource: Resource, current: PodLimits, wanted: PodLimits) -> PodSteps:
+    """How a pod's limits get from what they are to what they are to be.
+
+    What is not wanted is left as it is: limits of a pod can be changed, not taken away.
+    """
+    if resource is Resource.MEMORY:
+        return _ordered([(PodLimits(memory=wanted.memory), current.memory, wanted.memory)])
+    quota = PodLimits(quota_us=wanted.quota_us, period_us=wanted.period_us)
+    return _ordered(
+        [
+            (quota, current.quota_us, wanted.quota_us),
+            (PodLimits(shares=wanted.shares), current.shares, wanted.shares),
+        ]
+    )
+
+
+def applied(current: PodLimits, step: PodLimits) -> PodLimits:
+    """The limits after a step."""
+    return replace(
+        current,
+        shares=current.shares if step.shares is None else step.shares,
+        quota_us=current.quota_us if step.quota_us is None else step.quota_us,
+        period_us=current.period_us if step.period_us is None else step.period_us,
+        memory=current.memory if step.memory is None else step.memory,
+    )
+
+
+def difference(current: PodLimits, wanted: PodLimits) -> str:
+    """How the limits of a pod's cgroup differ from those it is to have; empty: they do not."""
+    pairs = (
+        ("cpu shares", current.shares, wanted.shares),
+        ("cpu quota", current.quota_us, wanted.quota_us),
+        ("memory limit", current.memory, wanted.memory),
+    )
+    words = [
+        f"{name} {_word(old)} -> {_word(new)}"
+        for name, old, new in pairs
+        if new is not None and _size(old) != _size(new)
+    ]
+    return f"the pod's cgroup: {', '.join(words)}" if words else ""
+
+
+def sandbox_resources(
+    pod: Pod, limits: PodLimits, settings: RuntimeSettings
+) -> tuple[cri.LinuxContainerResources, cri.LinuxContainerResources]:
+    """(overhead, resources without it) as UpdatePodSandboxResources takes them.
+
+    0 stands for what is not limited. Raises ValueError.
+    """
+    extra = amounts(pod.spec.get("overhead"))
+    cpu, memory = whole(extra.get("cpu", _ZERO) * 1000), whole(extra.get("memory", _ZERO))
+    overhead = cri.LinuxContainerResources()
+    if extra:
+        overhead = linux_resources(
+            settings, extra.get("cpu"), extra.get("cpu"), extra.get("memory")
+        )
+    resources = cri.LinuxContainerResources(cpu_period=limits.period_us or 0)
+    if limits.shares is not None:
+        resources.cpu_shares = limits.shares
+        if cpu:
+            resources.cpu_shares = max(limits.shares - cpu_shares(cpu), MIN_SHARES)
+    if (quota := limits.quota_us or 0) > 0:
+        resources.cpu_quota = max(quota - cpu_quota(cpu, limits.period_us or 0), 0)
+    if (bound := limits.memory or 0) > 0:
+        resources.memory_limit_in_bytes = max(bound - memory, 0)
+    return overhead, resources
+
+
+def shrinking_pod_memory(current: PodLimits, wanted: PodLimits) -> int:
+    """The pod's new memory limit in bytes where it is lowered or added, else 0."""
+    if wanted.memory is None or _size(wanted.memory) >= _size(current.memory):
+        return 0
+    return wanted.memory
+
+
+def shrinking_containers(updates: Iterable[ContainerUpdate]) -> Mapping[str, ContainerUpdate]:
+    """Updates that lower or add a memory limit, by container name."""
+    return {update.name: update for update in updates if update.new_memory_limit}
+
+
+def refusal(
+    pod_limit: int,
+    pod_usage: int,
+    limits: Mapping[str, ContainerUpdate],
+    usages: Mapping[str, int | None],
+) -> str:
+    """Why memory limits can't be lowered: less than what is in use now. Empty: they can.
+
+    ``pod_limit`` 0: the pod's is not lowered. ``usages``: bytes by container name, None where the
+    runtime does not tell.
+    """
+    problems = list(_refusals(pod_limit, pod_usage, limits, usages))
+    if not problems:
+        return ""
+    text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    return f"cannot decrease memory limits: {text}"
+
+
+def _refusals(
+    pod_limit: int,
+    pod_usage: int,
+    limits: Mapping[str, ContainerUpdate],
+    usages: Mapping[str, int | None],
+) -> Iterator[str]:
+    if pod_limit and pod_usage >= pod_limit:
+        yield (
+            f"attempting to set pod memory limit ({pod_limit}) below current usage ({pod_usage})"
+        )
+    for name, update in limits.items():
+        usage, limit = usages.get(name), update.new_memory_limit
+        if usage is None:
+            yield f'missing container "{name}" memory usage'
+        elif usage >= limit:
+            yield (
+                f'attempting to set container "{name}" memory limit ({limit}) below current '
+                f"usage ({usage})"
+            )
+
+
+def _ordered(changes: list[tuple[PodLimits, int | None, int | None]]) -> PodSteps:
+    wanted = [(step, _size(old), _size(new)) for step, old, new in changes if new is not None]
+    return PodSteps(
+        before=tuple(step for step, old, new in wanted if new > old),
+        after=tuple(step for step, old, new in reversed(wanted) if new < old),
+    )
+
+
+def _size(limit: int | None) -> int:
+    """For comparison: no limit is more than any."""
+    return _ENDLESS if limit is None or limit == UNLIMITED else limit
+
+
+def _word(limit: int | None) -> str:
+    return "none" if limit is None or limit == UNLIMITED else str(limit)

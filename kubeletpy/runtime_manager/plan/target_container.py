@@ -1,0 +1,22 @@
+"""Which running container an ephemeral container looks into. A pure function."""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+
+
+def target_id(status: PodRuntimeStatus, container: api.Container) -> str:
+    """The container whose processes an ephemeral container is to see, "" for none.
+
+    Raises:
+        ContainerConfigError: it does not run.
+    """
+    name = container.get("targetContainerName")
+    if not isinstance(name, str) or not name:
+        return ""
+    target = status.newest(name)
+    if target is None or not target.running:
+        raise ContainerConfigError(f'unable to find target container "{name}"')
+    return target.id

@@ -1,0 +1,268 @@
+"""From the runtime's answers to a PodRuntimeStatus: the pure conversion.
+
+A runtime may say anything: records without an id or a name are left out, doubled ids count once,
+absurd times count as unknown, foreign records are not the pod's. Must never ask the runtime or read
+a file: termination messages are arguments.
+
+Source: docs/reference, container status and termination message.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.pods.pod import CONFIG_SOURCE
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    RuntimeResources,
+    RuntimeUser,
+    SandboxStatus,
+)
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.names.labels import (
+    POD_UID,
+    read_container_annotations,
+    read_container_labels,
+    read_sandbox_labels,
+)
+from kubeletpy.runtime_manager.protocol import RuntimePodSummary
+
+MAX_RESTART_COUNT = 2**31 - 1
+_STATES = {
+    cri.CONTAINER_CREATED: ContainerState.CREATED,
+    cri.CONTAINER_RUNNING: ContainerState.RUNNING,
+    cri.CONTAINER_EXITED: ContainerState.EXITED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContainer:
+    """One ContainerStatus answer with what the answer itself does not say."""
+
+    status: cri.ContainerStatus
+    sandbox_id: str = ""
+    termination_message: str = ""
+    """From the container's file or the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """Whose status it is."""
+
+    uid: str
+    name: str
+    namespace: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def pod_status_from_cri(
+    identity: PodIdentity,
+    sandboxes: Iterable[cri.PodSandboxStatus | SandboxStatus],
+    containers: Iterable[ReadContainer | ContainerStatus],
+    observed_at: int,
+) -> PodRuntimeStatus:
+    """Build a pod's status. ``observed_at``: see PodRuntimeStatus. Converted records are kept."""
+    by_sandbox: dict[str, SandboxStatus] = {}
+    labels: Mapping[str, str] = identity.labels
+    for answer in sandboxes:
+        sandbox = answer if isinstance(answer, SandboxStatus) else sandbox_from_cri(answer)
+        if sandbox.id:
+            by_sandbox.setdefault(sandbox.id, sandbox)
+        if not labels and not isinstance(answer, SandboxStatus):
+            labels = read_sandbox_labels(answer.labels).labels
+    by_container: dict[str, ContainerStatus] = {}
+    for record in containers:
+        status = record if isinstance(record, ContainerStatus) else container_from_cri(record)
+        if status is not None and _belongs(record, identity.uid):
+            by_container.setdefault(status.id, status)
+    newest_first = sort_sandboxes(by_sandbox.values())
+    return PodRuntimeStatus(
+        uid=identity.uid,
+        name=identity.name,
+        namespace=identity.namespace,
+        sandboxes=newest_first,
+        containers=sort_containers(by_container.values()),
+        ips=pod_ips(newest_first),
+        observed_at=observed_at,
+        labels=labels,
+    )
+
+
+def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
+    """Convert one PodSandboxStatus; an id of "" marks an answer that says nothing."""
+    options = status.linux.namespaces.options
+    return SandboxStatus(
+        id=status.id,
+        ready=status.state == cri.SANDBOX_READY,
+        attempt=status.metadata.attempt,
+        created_at=_time(status.created_at),
+        host_network=options.network == cri.NODE,
+        has_network=status.HasField("network"),
+        ips=_ips(status.network),
+        runtime_handler=status.runtime_handler,
+        source=status.annotations.get(CONFIG_SOURCE, ""),
+    )
+
+
+def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
+    """What a listing tells of a sandbox: enough for any but a pod's newest."""
+    return SandboxStatus(
+        id=item.id,
+        ready=item.state == cri.SANDBOX_READY,
+        attempt=item.metadata.attempt,
+        created_at=_time(item.created_at),
+        runtime_handler=item.runtime_handler,
+        source=item.annotations.get(CONFIG_SOURCE, ""),
+    )
+
+
+def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
+    """Convert one ContainerStatus; None for one that names neither itself nor its container."""
+    status = record.status
+    labels = read_container_labels(status.labels)
+    name = labels.container_name or status.metadata.name
+    if not status.id or not name:
+        return None
+    remembered = read_container_annotations(status.annotations)
+    state = _STATES.get(status.state, ContainerState.UNKNOWN)
+    exited = state is ContainerState.EXITED
+    restarts = remembered.restart_count or status.metadata.attempt
+    return ContainerStatus(
+        id=status.id,
+        name=name,
+        state=state,
+        sandbox_id=record.sandbox_id,
+        created_at=_time(status.created_at),
+        started_at=0 if state is ContainerState.CREATED else _time(status.started_at),
+        finished_at=_time(status.finished_at) if exited else 0,
+        exit_code=status.exit_code if exited else 0,
+        reason=status.reason if exited else "",
+        message=_joined(status.message, record.termination_message) if exited else "",
+        image=status.image.image,
+        image_id=status.image_id or status.image_ref,
+        image_ref=status.image_ref,
+        hash=remembered.hash,
+        restart_count=min(restarts, MAX_RESTART_COUNT),
+        log_path=status.log_path,
+        user=_user(status),
+        resources=_resources(status),
+    )
+
+
+def replace_sandbox_records(
+    previous: PodRuntimeStatus, sandbox_id: str, fresh: PodRuntimeStatus
+) -> PodRuntimeStatus:
+    """``fresh`` tells all of one sandbox; what ``previous`` knows of the others stays."""
+    sandboxes = sort_sandboxes(
+        [*fresh.sandboxes, *(s for s in previous.sandboxes if s.id != sandbox_id)]
+    )
+    known = {container.id for container in fresh.containers}
+    return PodRuntimeStatus(
+        uid=fresh.uid,
+        name=fresh.name,
+        namespace=fresh.namespace,
+        sandboxes=sandboxes,
+        containers=sort_containers(
+            [
+                *fresh.containers,
+                *(
+                    c
+                    for c in previous.containers
+                    if c.id not in known and c.sandbox_id != sandbox_id
+                ),
+            ]
+        ),
+        ips=pod_ips(sandboxes),
+        observed_at=fresh.observed_at,
+        labels=fresh.labels,
+    )
+
+
+def summaries_from_lists(
+    sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
+) -> list[RuntimePodSummary]:
+    """Group two listings by pod. Records that carry no pod uid belong to no pod of ours."""
+    names: dict[str, tuple[str, str]] = {}
+    by_sandbox: dict[str, dict[str, bool]] = {}
+    by_container: dict[str, dict[str, ContainerState]] = {}
+    for sandbox in sandboxes:
+        labels = read_sandbox_labels(sandbox.labels)
+        if not labels.pod_uid or not sandbox.id:
+            continue
+        names[labels.pod_uid] = (labels.pod_name, labels.pod_namespace)
+        ready = sandbox.state == cri.SANDBOX_READY
+        by_sandbox.setdefault(labels.pod_uid, {})[sandbox.id] = ready
+    for container in containers:
+        owner = read_container_labels(container.labels)
+        if not owner.pod_uid or not container.id:
+            continue
+        names.setdefault(owner.pod_uid, (owner.pod_name, owner.pod_namespace))
+        state = _STATES.get(container.state, ContainerState.UNKNOWN)
+        by_container.setdefault(owner.pod_uid, {})[container.id] = state
+    return [
+        RuntimePodSummary(uid, name, namespace, by_sandbox.get(uid, {}), by_container.get(uid, {}))
+        for uid, (name, namespace) in names.items()
+    ]
+
+
+def sort_sandboxes(sandboxes: Iterable[SandboxStatus]) -> tuple[SandboxStatus, ...]:
+    """Newest first."""
+    return tuple(sorted(sandboxes, key=lambda s: (s.created_at, s.attempt), reverse=True))
+
+
+def sort_containers(containers: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+    """Newest first."""
+    return tuple(sorted(containers, key=lambda c: (c.created_at, c.restart_count), reverse=True))
+
+
+def pod_ips(newest_first: tuple[SandboxStatus, ...]) -> tuple[str, ...]:
+    """Addresses of the newest ready sandbox."""
+    return next((sandbox.ips for sandbox in newest_first if sandbox.ready), ())
+
+
+def _belongs(record: ReadContainer | ContainerStatus, uid: str) -> bool:
+    if isinstance(record, ContainerStatus):
+        return True
+    return record.status.labels.get(POD_UID, uid) == uid
+
+
+def _time(nanoseconds: int) -> int:
+    """Runtimes write times before 1970 for "never"."""
+    return max(0, nanoseconds)
+
+
+def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for text in (network.ip, *(extra.ip for extra in network.additional_ips)):
+        try:
+            found[str(ipaddress.ip_address(text))] = None
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def _user(status: cri.ContainerStatus) -> RuntimeUser | None:
+    if not status.user.HasField("linux"):
+        return None
+    linux = status.user.linux
+    return RuntimeUser(linux.uid, linux.gid, tuple(linux.supplemental_groups))
+
+
+def _resources(status: cri.ContainerStatus) -> RuntimeResources | None:
+    if not status.resources.HasField("linux"):
+        return None
+    linux = status.resources.linux
+    return RuntimeResources(
+        cpu_shares=linux.cpu_shares or None,
+        cpu_quota=linux.cpu_quota or None,
+        cpu_period=linux.cpu_period or None,
+        memory_limit_bytes=linux.memory_limit_in_bytes or None,
+    )
+
+
+def _joined(runtime: str, own: str) -> str:
+    return f"{runtime}: {own}" if runtime and own else runtime or own

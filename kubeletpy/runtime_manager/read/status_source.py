@@ -1,0 +1,185 @@
+"""Asks the runtime for a pod's state, and reads the events that it sends unasked.
+
+Must never change anything in the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from kubeletpy.clock import Clock
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus
+from kubeletpy.remote.errors import InvalidResponse, NotFound
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels
+from kubeletpy.runtime_manager.protocol import RuntimePodSummary
+from kubeletpy.runtime_manager.read.status_reader import (
+    PodIdentity,
+    ReadContainer,
+    pod_status_from_cri,
+    replace_sandbox_records,
+    sandbox_from_list,
+    summaries_from_lists,
+)
+from kubeletpy.runtime_manager.read.termination_message import (
+    has_message_source,
+    read_termination_message,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_CONCURRENT_READS = 16
+"""Status calls under way at once, for the whole node."""
+PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
+PLAUSIBLE_EVENT_LEAD = 60 * 10**9
+"""Nanoseconds that an event's time may lie behind or ahead of ours; beyond, it is nonsense."""
+
+T = TypeVar("T")
+
+
+class StatusSource:
+    """Reads pods from a runtime."""
+
+    def __init__(self, runtime: RuntimeService, clock: Clock) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._reads = asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+    def now(self) -> int:
+        """Unix nanoseconds, as statuses are stamped."""
+        return int(self._clock.now() * 1e9)
+
+    async def read(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
+        """All that the runtime has of a pod.
+
+        Raises:
+            CRIError: a call failed (but for records that vanish in between).
+        """
+        observed_at = self.now()
+        selector = {POD_UID: uid}
+        sandboxes, containers = await _together(
+            self._runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=selector)),
+            self._runtime.list_containers(cri.ContainerFilter(label_selector=selector)),
+        )
+        ours = [s for s in sandboxes if read_sandbox_labels(s.labels).pod_uid == uid]
+        newest = max(ours, key=lambda s: (s.created_at, s.metadata.attempt), default=None)
+        statuses, read = await _together(
+            self._sandbox_statuses([s.id for s in ours if s is newest or _is_ready(s)]),
+            self.read_containers([(c.id, c.pod_sandbox_id) for c in containers]),
+        )
+        known: list[cri.PodSandboxStatus | SandboxStatus] = [*statuses]
+        known += [sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)]
+        return pod_status_from_cri(PodIdentity(uid, name, namespace), known, read, observed_at)
+
+    async def list_pods(self) -> list[RuntimePodSummary]:
+        """Every pod, dead ones included. Raises CRIError."""
+        sandboxes, containers = await _together(
+            self._runtime.list_pod_sandbox(), self._runtime.list_containers()
+        )
+        return summaries_from_lists(sandboxes, containers)
+
+    async def read_containers(self, ids: Iterable[tuple[str, str]]) -> list[ReadContainer]:
+        """State and last words of containers, given as (id, sandbox id); vanished ones left out.
+
+        Raises:
+            CRIError: a call failed.
+        """
+        read = await _all_or_none(self._read_container(*pair) for pair in dict(ids).items())
+        return [container for container in read if container is not None]
+
+    async def read_sandbox(self, sandbox_id: str) -> cri.PodSandboxStatus:
+        """State of one sandbox.
+
+        Raises:
+            CRIError: the call failed, or its answer is empty.
+        """
+        answer = await self._runtime.pod_sandbox_status(sandbox_id)
+        if not answer.HasField("status") or not answer.status.id:
+            raise InvalidResponse("PodSandboxStatus", "pod sandbox status is nil")
+        return answer.status
+
+    async def event_to_status(
+        self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
+    ) -> PodRuntimeStatus | None:
+        """The pod's status as an event tells it; None when it does not tell enough: ask then.
+
+        An event speaks of one sandbox: what ``previous`` knows of the pod's other ones is kept.
+        """
+        sandbox = event.pod_sandbox_status
+        now = self.now()
+        if (
+            not event.HasField("pod_sandbox_status")
+            or not sandbox.id
+            or not now - PLAUSIBLE_EVENT_AGE < event.created_at < now + PLAUSIBLE_EVENT_LEAD
+        ):
+            return None
+        owner = read_sandbox_labels(sandbox.labels)
+        if not owner.pod_uid:
+            return None
+        containers = [
+            ReadContainer(status, sandbox.id, await self._termination_message(status))
+            for status in event.containers_statuses
+        ]
+        identity = PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
+        fresh = pod_status_from_cri(identity, [sandbox], containers, event.created_at)
+        if previous is None:
+            return fresh
+        return replace_sandbox_records(previous, sandbox.id, fresh)
+
+    async def _sandbox_statuses(self, ids: Sequence[str]) -> list[cri.PodSandboxStatus]:
+        async def one(sandbox_id: str) -> cri.PodSandboxStatus | None:
+            async with self._reads:
+                try:
+                    return await self.read_sandbox(sandbox_id)
+                except NotFound:
+                    return None
+
+        found = await _all_or_none(one(sandbox_id) for sandbox_id in ids)
+        return [status for status in found if status is not None]
+
+    async def _read_container(self, container_id: str, sandbox_id: str) -> ReadContainer | None:
+        async with self._reads:
+            try:
+                answer = await self._runtime.container_status(container_id)
+            except NotFound:
+                return None
+        if not answer.HasField("status"):
+            raise InvalidResponse("ContainerStatus", "no status", target=container_id)
+        status = answer.status
+        return ReadContainer(status, sandbox_id, await self._termination_message(status))
+
+    async def _termination_message(self, status: cri.ContainerStatus) -> str:
+        if not has_message_source(status):
+            return ""
+        # The file may lie on a volume of the pod that hangs.
+        return await asyncio.to_thread(read_termination_message, status)
+
+
+U = TypeVar("U")
+
+
+async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
+    one, other = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    try:
+        return await asyncio.gather(one, other)
+    finally:
+        one.cancel()
+        other.cancel()
+
+
+async def _all_or_none(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order; when one fails the others are given up."""
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _is_ready(sandbox: cri.PodSandbox) -> bool:
+    return bool(sandbox.state == cri.SANDBOX_READY)

@@ -1,0 +1,111 @@
+"""The last words of a container: from the file it may write, or from the end of its log.
+
+Both files are written by the container and hostile: nothing but a regular file is read, no link
+followed, nothing waited for, and only the last bytes are looked at. Must never raise for what is in
+them. Source: docs/reference, termination message.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.names.labels import read_container_annotations
+
+MAX_FILE_BYTES = 4096
+MAX_LOG_BYTES = 2048
+MAX_LOG_LINES = 80
+LOG_WINDOW = 256 * 1024
+"""How much of a log's end is searched for those lines, in bytes: a line of a CRI log is at most
+16 KiB, and only the last 2048 bytes of text count."""
+FALLBACK_TO_LOGS = "FallbackToLogsOnError"
+
+
+def has_message_source(status: cri.ContainerStatus) -> bool:
+    """Whether there may be anything to read: the container ended and has a file or a log."""
+    if status.state != cri.CONTAINER_EXITED:
+        return False
+    remembered = read_container_annotations(status.annotations)
+    return bool(
+        remembered.termination_message_path
+        or remembered.termination_message_policy == FALLBACK_TO_LOGS
+    )
+
+
+def read_termination_message(status: cri.ContainerStatus) -> str:
+    """The message of an ended container, "" when it left none. Blocks on the files."""
+    remembered = read_container_annotations(status.annotations)
+    fall_back = (
+        remembered.termination_message_policy == FALLBACK_TO_LOGS
+        and status.exit_code != 0
+        and status.reason != "ContainerCannotRun"
+    )
+    message = ""
+    path = remembered.termination_message_path
+    for mount in status.mounts:
+        if path and mount.container_path == path:
+            try:
+                message = read_tail(mount.host_path, MAX_FILE_BYTES).decode("utf-8", "replace")
+            except FileNotFoundError:
+                message = ""
+            except OSError as error:
+                return f"Error on reading termination log {mount.host_path}: {error.strerror}"
+            break
+    if message or not fall_back or not status.log_path:
+        return message
+    try:
+        tail = read_tail(status.log_path, LOG_WINDOW)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"Error on reading termination message from logs: {error.strerror}"
+    return last_log_text(tail)
+
+
+def read_tail(path: str, limit: int) -> bytes:
+    """The last ``limit`` bytes of a regular file.
+
+    Raises:
+        OSError: it cannot be opened, or is a link or no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(22, "not a regular file", path)
+        return os.pread(descriptor, limit, max(0, found.st_size - limit))
+    finally:
+        os.close(descriptor)
+
+
+def last_log_text(tail: bytes) -> str:
+    """The text of the last records in the end of a log file, CRI or JSON format.
+
+    At most the last 80 records and 2048 bytes; records that cannot be read (the first may be cut)
+    are left out.
+    """
+    texts: list[bytes] = []
+    for line in reversed(tail.split(b"\n")):
+        if len(texts) == MAX_LOG_LINES:
+            break
+        text = _record_text(line)
+        if text is not None:
+            texts.append(text)
+    return b"".join(reversed(texts))[-MAX_LOG_BYTES:].decode("utf-8", "replace")
+
+
+def _record_text(line: bytes) -> bytes | None:
+    if line.startswith(b"{"):
+        try:
+            log = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        text = log.get("log") if isinstance(log, dict) else None
+        return text.encode("utf-8", "replace") if isinstance(text, str) else None
+    fields = line.split(b" ", 3)
+    if len(fields) != 4 or fields[1] not in (b"stdout", b"stderr"):
+        return None
+    partial = fields[2].split(b":", 1)[0] == b"P"
+    return fields[3] if partial else fields[3] + b"\n"

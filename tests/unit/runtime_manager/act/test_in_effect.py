@@ -1,0 +1,59 @@
+"""When the limits of a pod's cgroup are looked at: as seldom as possible, and whenever in doubt."""
+
+from __future__ import annotations
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.plan.resize import ResizePlan
+from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodLimits
+from kubeletpy.runtime_manager.seams import Seams
+from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
+
+NEW = PodRuntimeStatus("uid-1", "web", "prod")
+"""Of a pod that nothing has been made for."""
+
+
+class Limits(NoPodCgroupLimits):
+    """A cgroup with 2 shares, under a pod that is to have what its resources say."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def wanted(self, pod: Pod) -> PodLimits:
+        return PodLimits(shares=20 if pod.spec.get("resources") else 2)
+
+    def current(self, pod: Pod) -> PodLimits:
+        self.looks += 1
+        return PodLimits(shares=2)
+
+
+def test_resources_that_a_pod_gets_as_a_whole_while_it_runs_are_a_difference() -> None:
+    limits = Limits()
+    in_effect = ResourcesInEffect(Seams(pod_limits=limits), RuntimeSettings())
+    plain, status = make_pod(container("app")), has(running("app"))
+    in_effect.of(plain, NEW)
+    assert not in_effect.of(plain, status).pod_limits_differ
+    assert limits.looks == 0, "its cgroup was made with what it is to have"
+    given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
+    whole = make_pod(container("app"), resources=given)
+    found = in_effect.of(whole, status)
+    assert found.pod_level is None
+    assert found.pod_limits_differ == "the pod's cgroup: cpu shares 2 -> 20"
+    in_effect.note(whole, ResizePlan(pod_level=given))
+    in_effect.resized(whole.uid, True)
+    assert not in_effect.of(whole, status).pod_limits_differ
+    assert limits.looks == 1, "what is recorded is believed"
+
+
+def test_a_new_pod_with_resources_as_a_whole_is_not_looked_at() -> None:
+    limits = Limits()
+    in_effect = ResourcesInEffect(Seams(pod_limits=limits), RuntimeSettings())
+    given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
+    whole = make_pod(container("app"), resources=given)
+    in_effect.of(whole, NEW)
+    in_effect.note(whole, ResizePlan(pod_level=given))
+    assert not in_effect.of(whole, has(running("app"))).pod_limits_differ
+    assert limits.looks == 0

@@ -1,0 +1,114 @@
+"""Calls whose effect is not known, and what an earlier agent left half done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kubeletpy.remote.errors import DeadlineExceeded, Internal
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.plan.gc_selection import (
+    DeadContainer,
+    GCPolicy,
+    containers_to_remove,
+)
+from tests.unit.runtime_manager.fake_node import FakeNode
+from tests.unit.runtime_manager.fake_runtime import FakeRuntime
+from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.virtual_time import on_virtual_time
+
+
+class Forgetful(FakeRuntime):
+    """Makes the sandbox, and answers that it failed."""
+
+    async def run_pod_sandbox(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
+        made = await super().run_pod_sandbox(config, runtime_handler)
+        if config.metadata.attempt:
+            raise DeadlineExceeded("RunPodSandbox", f"no answer about {made}")
+        return made
+
+
+@on_virtual_time
+async def test_a_sandbox_made_by_a_call_that_failed_is_known(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, runtime=Forgetful())
+    pod = make_pod("a")
+    await node.sync(pod)
+    for sandbox in node.runtime.sandboxes.values():
+        sandbox.state = cri.SANDBOX_NOTREADY
+    await node.refresh(pod)
+    result = await node.sync(pod)
+    assert result.failed
+    assert result.status is not None
+    assert {s.attempt for s in result.status.sandboxes} == {0, 1}
+    await node.kill(pod)
+    assert not any(s.state == cri.SANDBOX_READY for s in node.runtime.sandboxes.values())
+
+
+@on_virtual_time
+async def test_a_container_never_started_makes_room(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    left = node.runtime.containers["container-a-0"]
+    left.state, left.started_at = cri.CONTAINER_CREATED, 0
+    await node.refresh(pod)
+    result = await node.sync(pod)
+    assert not result.failed
+    assert "remove_container container-a-0" in node.runtime.calls
+    assert list(node.runtime.containers) == ["container-a-1"]
+
+
+@on_virtual_time
+async def test_a_container_that_starts_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """The runtime still works off what an agent asked for that is dead now."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    left = node.runtime.containers["container-a-0"]
+    left.state = cri.CONTAINER_CREATED
+    await node.refresh(pod)
+    left.state = cri.CONTAINER_RUNNING
+    result = await node.sync(pod)
+    assert node.runtime.running() == ["a"]
+    assert list(node.runtime.containers) == ["container-a-0"]
+    assert result.status is not None
+    assert [c.id for c in result.status.running_containers] == ["container-a-0"]
+
+
+@on_virtual_time
+async def test_nothing_is_made_beside_a_container_that_is_being_started(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    node.runtime.containers["container-a-0"].state = cri.CONTAINER_CREATED
+    await node.refresh(pod)
+    node.runtime.errors["remove_container"] = Internal("RemoveContainer", "in starting state")
+    result = await node.sync(pod)
+    assert result.start_errors["a"].code == "CreateContainerError"
+    assert "create_container a" not in node.runtime.calls[-3:]
+
+
+@on_virtual_time
+async def test_a_pod_that_may_not_run_again_has_ended(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod(container("a"), init=[sidecar("s")], restartPolicy="Never")
+    result = await node.sync(pod)
+    assert not result.ended
+    for sandbox in node.runtime.sandboxes.values():
+        sandbox.state, sandbox.metadata.attempt = cri.SANDBOX_NOTREADY, 1
+    await node.refresh(pod)
+    assert (await node.sync(pod)).ended
+
+
+def test_what_was_never_started_is_no_dead_record() -> None:
+    ended = DeadContainer("ended", "u", "a", 1, unknown=False)
+    made = DeadContainer("made", "u", "a", 2, unknown=False, unstarted=True)
+    keep = containers_to_remove([ended, made], GCPolicy(), lambda _: False, all_sources_ready=True)
+    assert keep == []
+    going = containers_to_remove([ended, made], GCPolicy(), lambda _: True, all_sources_ready=True)
+    assert [c.id for c in going] == ["ended", "made"]
+    older = replace(ended, id="older", created_at=0)
+    going = containers_to_remove(
+        [older, ended, made], GCPolicy(), lambda _: False, all_sources_ready=True
+    )
+    assert [c.id for c in going] == ["older"]

@@ -1,0 +1,166 @@
+"""Which ids pods with hostUsers false get: never the node's, never another pod's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.runtime_manager.act.user_namespaces import (
+    UserNamespaceError,
+    UserNamespaces,
+    subordinate_ids,
+)
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
+from tests.unit.cgroups.pods import pod
+
+SIZE = 65536
+
+
+def alone(root: Path, uid: str) -> Any:
+    (root / uid).mkdir(exist_ok=True)
+    return pod(uid=uid, hostUsers=False)
+
+
+def make(root: Path, *, supporting: tuple[str, ...] = ("", "runc"), **how: Any) -> UserNamespaces:
+    return UserNamespaces(root, supporting=supporting, max_pods=how.pop("max_pods", 3), **how)
+
+
+def test_each_pod_has_a_range_of_its_own_for_good(tmp_path: Path) -> None:
+    spaces = make(tmp_path)
+    pods = [alone(tmp_path, uid) for uid in "abc"]
+    firsts = [spaces.of(each).first_host_id for each in pods]  # type: ignore[union-attr]
+    assert firsts == [SIZE, 2 * SIZE, 3 * SIZE]
+    assert spaces.of(pods[1]).first_host_id == 2 * SIZE  # type: ignore[union-attr]
+    mapping = [{"hostId": SIZE, "containerId": 0, "length": SIZE}]
+    kept = json.loads((tmp_path / "a" / "userns").read_text())
+    assert kept == {"uidMappings": mapping, "gidMappings": mapping}
+    with pytest.raises(UserNamespaceError, match="empty slot"):
+        spaces.of(alone(tmp_path, "d"))
+    again = make(tmp_path)
+    assert again.of(pods[2]).first_host_id == 3 * SIZE  # type: ignore[union-attr]
+    again.keep({"a", "c"})
+    assert not (tmp_path / "b" / "userns").exists()
+    assert again.of(alone(tmp_path, "d")).first_host_id == 2 * SIZE  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("host_users", [None, True])
+def test_pods_with_the_nodes_users(tmp_path: Path, host_users: bool | None) -> None:
+    assert make(tmp_path, supporting=()).of(pod(hostUsers=host_users)) is None
+
+
+async def test_where_the_runtime_has_none(tmp_path: Path) -> None:
+    with pytest.raises(UserNamespaceError, match="runtime does not support user namespaces"):
+        make(tmp_path, supporting=()).of(alone(tmp_path, "a"))
+    assert issubclass(UserNamespaceError, SandboxConfigError)
+    assert issubclass(UserNamespaceError, ContainerConfigError)
+
+    async def handler(of: Any) -> str:
+        return "kata"
+
+    lookup = make(tmp_path).checked(handler)
+    assert await lookup(pod()) == "kata"
+    with pytest.raises(UserNamespaceError, match='RuntimeClass handler "kata" does not'):
+        await lookup(alone(tmp_path, "a"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"uidMappings": [], "gidMappings": []}',
+        '{"uidMappings": [{"hostId": 0, "containerId": 0, "length": 65536}],'
+        ' "gidMappings": [{"hostId": 0, "containerId": 0, "length": 65536}]}',
+        '{"uidMappings": [{"hostId": 65536, "containerId": 0, "length": 9}],'
+        ' "gidMappings": [{"hostId": 65536, "containerId": 0, "length": 9}]}',
+        '{"uidMappings": [{"hostId": 65536, "containerId": 0, "length": 65536}],'
+        ' "gidMappings": [{"hostId": 131072, "containerId": 0, "length": 65536}]}',
+        '{"uidMappings": [{"hostId": 65537, "containerId": 0, "length": 65536}],'
+        ' "gidMappings": [{"hostId": 65537, "containerId": 0, "length": 65536}]}',
+        '{"uidMappings": [{"hostId": 65536.0, "containerId": 0, "length": 65536}],'
+        ' "gidMappings": [{"hostId": 65536.0, "containerId": 0, "length": 65536}]}',
+    ],
+)
+def test_while_a_record_is_broken_nobody_gets_what_may_be_that_pods(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, other = alone(tmp_path, "a"), alone(tmp_path, "b")
+    (tmp_path / "a" / "userns").write_text(text)
+    spaces = make(tmp_path)
+    assert "user namespace of a pod is not known" in caplog.text
+    assert spaces.unknown == {"a"}
+    with pytest.raises(UserNamespaceError, match="record of the pod's user namespace is broken"):
+        spaces.of(broken)
+    with pytest.raises(UserNamespaceError, match="no user namespace is given out"):
+        spaces.of(other)
+    spaces.keep({"b"})
+    assert spaces.of(other).first_host_id == SIZE  # type: ignore[union-attr]
+
+
+def test_what_the_runtime_says_mends_a_record(tmp_path: Path) -> None:
+    broken, other = alone(tmp_path, "a"), alone(tmp_path, "b")
+    (tmp_path / "a" / "userns").write_text("{")
+    spaces = make(tmp_path)
+    spaces.settle("a", UserNamespaceRange(0, SIZE))
+    assert spaces.unknown == {"a"}, "the node's own ids are nobody's"
+    spaces.settle("a", UserNamespaceRange(SIZE, SIZE))
+    for known in (spaces, make(tmp_path)):
+        assert known.of(broken) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.of(other) == UserNamespaceRange(2 * SIZE, SIZE)
+    (tmp_path / "a" / "userns").write_text("{")
+    spaces = make(tmp_path)
+    spaces.settle("a", None)
+    assert not (tmp_path / "a" / "userns").exists()
+    assert spaces.of(broken) == UserNamespaceRange(SIZE, SIZE)
+
+
+def test_two_records_of_one_range_are_both_doubted(tmp_path: Path) -> None:
+    first, second = alone(tmp_path, "a"), alone(tmp_path, "b")
+    make(tmp_path).of(first)
+    (tmp_path / "b" / "userns").write_text((tmp_path / "a" / "userns").read_text())
+    spaces = make(tmp_path)
+    assert spaces.unknown == {"a", "b"}
+    spaces.settle("a", UserNamespaceRange(SIZE, SIZE))
+    spaces.settle("b", None)
+    assert spaces.of(second) == UserNamespaceRange(2 * SIZE, SIZE)
+
+
+def test_a_range_of_other_settings_stays_its_pods(tmp_path: Path) -> None:
+    old, new = alone(tmp_path, "a"), alone(tmp_path, "b")
+    make(tmp_path, ids_per_pod=2 * SIZE).of(old)
+    spaces = make(tmp_path, max_pods=9)
+    assert spaces.of(old) == UserNamespaceRange(2 * SIZE, 2 * SIZE)
+    assert spaces.of(new) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.of(alone(tmp_path, "c")) == UserNamespaceRange(4 * SIZE, SIZE)
+
+
+def test_a_disk_that_takes_no_changes_keeps_ranges_given(tmp_path: Path) -> None:
+    spaces = make(tmp_path, max_pods=1)
+    spaces.of(alone(tmp_path, "a"))
+    (tmp_path / "a" / "userns").unlink()
+    (tmp_path / "a" / "userns").mkdir()
+    spaces.keep(())  # it runs in the loop of the agent: nothing may be raised
+    with pytest.raises(UserNamespaceError, match="empty slot"):
+        spaces.of(alone(tmp_path, "b"))
+    (tmp_path / "a" / "userns").rmdir()
+    spaces.keep(())
+    assert spaces.of(alone(tmp_path, "b")) is not None
+
+
+def test_ids_set_aside_for_pods(tmp_path: Path) -> None:
+    uid, gid = tmp_path / "subuid", tmp_path / "subgid"
+    assert subordinate_ids((uid, gid)) is None
+    for file in (uid, gid):
+        file.write_text("me:1:2\nkubelet:131072:65536\n")
+    assert subordinate_ids((uid, gid)) == (131072, 65536)
+    spaces = make(tmp_path, owned=(131072, 65536))
+    assert spaces.of(alone(tmp_path, "a")).first_host_id == 131072  # type: ignore[union-attr]
+    gid.write_text("kubelet:1:2\n")
+    assert subordinate_ids((uid, gid)) is None
+    gid.write_text("kubelet:a:2\n")
+    assert subordinate_ids((uid, gid)) is None

@@ -1,0 +1,309 @@
+"""Sandbox and container configs as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.container_config import (
+    ContainerInputs,
+    build_container_config,
+)
+from kubeletpy.runtime_manager.config.dns import ResolverConfig
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
+from kubeletpy.runtime_manager.config.sandbox_config import (
+    build_pod_sandbox_config,
+    normalize_sysctl,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.protocol import Mount
+from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+
+SETTINGS = RuntimeSettings(
+    memory_capacity=2**33, cluster_domain="cluster.local", selinux_enabled=True
+)
+DNS = ResolverConfig(("10.96.0.10",), ("cluster.local",), ("ndots:5",))
+
+
+def sandbox(pod: Any, attempt: int = 0, **more: Any) -> cri.PodSandboxConfig:
+    return build_pod_sandbox_config(pod, attempt, SETTINGS, DNS, **more)
+
+
+def config(
+    fields: dict[str, Any] | None = None,
+    kind: ContainerKind = ContainerKind.REGULAR,
+    spec: dict[str, Any] | None = None,
+    **inputs: Any,
+) -> cri.ContainerConfig:
+    pod = make_pod(container("app", **(fields or {})), **(spec or {}))
+    given = ContainerInputs(**{"restart_count": 0, "image_ref": "sha256:abc", **inputs})
+    return build_container_config(pod, pod.containers[0], kind, SETTINGS, given)
+
+
+def test_a_plain_sandbox() -> None:
+    pod = make_pod(metadata={"annotations": {"team": "shop"}, "labels": {"app": "shop"}})
+    made = sandbox(pod, 3, cgroup_parent="/kubepods/pod1")
+    assert made.metadata == cri.PodSandboxMetadata(
+        name="web", namespace="prod", uid="uid-1", attempt=3
+    )
+    assert made.hostname == "web"
+    assert made.log_directory == "/var/log/pods/prod_web_uid-1"
+    assert made.dns_config == cri.DNSConfig(
+        servers=DNS.servers, searches=DNS.searches, options=DNS.options
+    )
+    assert made.labels["app"] == "shop"
+    assert dict(made.annotations) == {"team": "shop"}
+    assert not made.port_mappings
+    assert made.linux.cgroup_parent == "/kubepods/pod1"
+    security = made.linux.security_context
+    assert not security.privileged
+    assert security.seccomp.profile_type == cri.SecurityProfile.RuntimeDefault
+    assert security.HasField("seccomp")
+    assert not security.HasField("run_as_user")
+    assert security.namespace_options.pid == cri.CONTAINER
+
+
+def test_labels_and_annotations_of_a_sandbox_have_a_size() -> None:
+    fits = {"a": "x" * ((256 << 10) - 1)}
+    assert dict(sandbox(make_pod(metadata={"annotations": fits})).annotations) == fits
+    for what in ("labels", "annotations"):
+        with pytest.raises(SandboxConfigError, match=rf"{what} have \d+ bytes"):
+            sandbox(make_pod(metadata={what: {"a": "x" * (258 << 10)}}))
+
+
+def test_a_termination_message_path_is_a_path() -> None:
+    with pytest.raises(ContainerConfigError, match="terminationMessagePath has 5000 characters"):
+        config({"terminationMessagePath": "/" + "x" * 4999})
+
+
+def test_host_network_sandbox_has_no_hostname_and_no_port_mappings() -> None:
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    made = sandbox(make_pod(container("app", ports=ports), hostNetwork=True, hostname="db"))
+    assert made.hostname == ""
+    assert not made.port_mappings
+    assert made.linux.security_context.namespace_options.network == cri.NODE
+
+
+def test_fqdn_as_hostname() -> None:
+    pod = make_pod(subdomain="sub", setHostnameAsFQDN=True)
+    assert sandbox(pod).hostname == "web.sub.prod.svc.cluster.local"
+
+
+def test_host_ports_of_regular_containers_and_sidecars() -> None:
+    pod = make_pod(
+        container(
+            "app",
+            ports=[
+                {"containerPort": 80, "hostPort": 8080},
+                {"containerPort": 80, "hostPort": 8080, "protocol": "UDP"},
+                {"containerPort": 81, "hostPort": 8080},
+                {"containerPort": 443},
+            ],
+        ),
+        init=(
+            sidecar("side", ports=[{"containerPort": 9, "hostPort": 9, "protocol": "SCTP"}]),
+            container("init", ports=[{"containerPort": 7, "hostPort": 7}]),
+        ),
+    )
+    assert [
+        (port.host_port, port.container_port, port.protocol) for port in sandbox(pod).port_mappings
+    ] == [(8080, 80, cri.TCP), (8080, 80, cri.UDP), (9, 9, cri.SCTP)]
+    bound = make_pod(container("app", ports=[{"containerPort": 1, "hostPort": 2, "hostIP": "::1"}]))
+    assert sandbox(bound).port_mappings[0].host_ip == "::1"
+
+
+def test_sandbox_security() -> None:
+    context = {
+        "runAsUser": 5,
+        "runAsGroup": 6,
+        "fsGroup": 7,
+        "supplementalGroups": [8],
+        "supplementalGroupsPolicy": "Strict",
+        "seLinuxOptions": {"level": "s0"},
+    }
+    pod = make_pod(
+        container("app"),
+        init=(container("init", securityContext={"privileged": True}),),
+        securityContext=context,
+    )
+    security = sandbox(pod, extra_groups=(99,)).linux.security_context
+    assert security.privileged
+    assert (security.run_as_user.value, security.run_as_group.value) == (5, 6)
+    assert list(security.supplemental_groups) == [7, 99, 8]
+    assert security.supplemental_groups_policy == cri.Strict
+    assert security.selinux_options.level == "s0"
+
+
+def test_a_sandbox_group_needs_a_user() -> None:
+    """CRI: run_as_group without run_as_user is an error of the runtime."""
+    security = sandbox(make_pod(securityContext={"runAsGroup": 6})).linux.security_context
+    assert not security.HasField("run_as_group")
+
+
+def test_sandbox_resources() -> None:
+    resources = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "64Mi"}}
+    pod = make_pod(
+        container("a", resources=resources),
+        container("b", resources=resources),
+        overhead={"cpu": "250m", "memory": "16Mi"},
+    )
+    linux = sandbox(pod).linux
+    assert linux.resources.cpu_shares == 1024
+    assert linux.resources.cpu_quota == 200_000
+    assert linux.resources.memory_limit_in_bytes == 128 * 2**20
+    assert linux.overhead.cpu_shares == 256
+    assert linux.overhead.cpu_quota == 25_000
+    assert linux.overhead.memory_limit_in_bytes == 16 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kernel.shm_rmid_forced", "kernel.shm_rmid_forced"),
+        ("kernel/shm_rmid_forced", "kernel.shm_rmid_forced"),
+        ("net.ipv4.conf.eno2/100.rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
+        ("net/ipv4/conf/eno2.100/rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
+        ("plain", "plain"),
+    ],
+)
+def test_sysctl_names(name: str, expected: str) -> None:
+    assert normalize_sysctl(name) == expected
+    pod = make_pod(securityContext={"sysctls": [{"name": name, "value": "1"}]})
+    assert dict(sandbox(pod).linux.sysctls) == {expected: "1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"hostname": "NOT OK"}, "not a valid DNS label"),
+        ({"hostUsers": False}, "user namespace"),
+        ({"securityContext": {"supplementalGroupsPolicy": "Loose"}}, "supplementalGroupsPolicy"),
+        ({"overhead": {"cpu": "much"}}, "not a quantity"),
+        ({"securityContext": {"runAsUser": 2**70}}, "wrong form"),
+        ({"securityContext": {"fsGroup": "x"}}, "wrong form"),
+    ],
+)
+def test_sandboxes_that_cannot_be(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(SandboxConfigError, match=message):
+        sandbox(make_pod(**spec))
+
+
+def test_a_uid_cannot_lead_the_logs_elsewhere() -> None:
+    with pytest.raises(SandboxConfigError, match="log path"):
+        sandbox(make_pod(metadata={"uid": "../../etc"}))
+
+
+def test_user_namespace_of_a_sandbox() -> None:
+    made = sandbox(make_pod(hostUsers=False), userns=UserNamespaceRange(131072))
+    assert made.linux.security_context.namespace_options.userns_options.mode == cri.POD
+
+
+def test_a_plain_container() -> None:
+    made = config({"command": ["sh"], "workingDir": "/srv", "tty": True}, restart_count=2)
+    assert made.metadata == cri.ContainerMetadata(name="app", attempt=2)
+    assert made.image.image == "sha256:abc"
+    assert made.image.user_specified_image == "registry.example/app:1"
+    assert list(made.command) == ["sh"]
+    assert not made.args
+    assert made.working_dir == "/srv"
+    assert made.log_path == "app/2.log"
+    assert (made.stdin, made.stdin_once, made.tty) == (False, False, True)
+    assert made.annotations["io.kubernetes.container.restartCount"] == "2"
+    assert made.labels["io.kubernetes.container.name"] == "app"
+    assert not made.devices
+    assert not made.mounts
+    assert made.linux.resources.oom_score_adj == 1000
+
+
+def test_streams() -> None:
+    made = config({"stdin": True, "stdinOnce": True})
+    assert (made.stdin, made.stdin_once, made.tty) == (True, True, False)
+
+
+def test_command_and_arguments_see_the_final_environment() -> None:
+    made = config(
+        {
+            "env": [{"name": "WHO", "value": "world"}, {"name": "WHO", "value": "all"}],
+            "command": ["echo", "$(WHO)"],
+            "args": ["$$(WHO)", "$(NOBODY)"],
+        }
+    )
+    assert list(made.command) == ["echo", "all"]
+    assert list(made.args) == ["$(WHO)", "$(NOBODY)"]
+    assert [(entry.key, entry.value) for entry in made.envs] == [("WHO", b"all")]
+
+
+def test_mounts() -> None:
+    mounts = [
+        Mount("/data", "/host/data", readonly=True, selinux_relabel=True, recursive_read_only=True),
+        Mount("/shared", "/host/shared", propagation="BIDIRECTIONAL"),
+    ]
+    made = config(
+        {"terminationMessagePath": "/dev/termination-log"},
+        mounts=mounts,
+        termination_log="/kubelet/pods/uid-1/containers/app/1a2b3c4d",
+    )
+    data, shared, log = made.mounts
+    assert (data.container_path, data.host_path) == ("/data", "/host/data")
+    assert data.readonly
+    assert data.selinux_relabel
+    assert data.recursive_read_only
+    assert data.propagation == cri.PROPAGATION_PRIVATE
+    assert shared.propagation == cri.PROPAGATION_BIDIRECTIONAL
+    assert log.container_path == "/dev/termination-log"
+    assert log.host_path.endswith("/1a2b3c4d")
+    assert not log.readonly
+
+
+def test_no_termination_mount_without_a_path() -> None:
+    assert not config(termination_log="/x").mounts
+
+
+def test_mounts_of_a_pod_in_a_user_namespace_are_mapped() -> None:
+    made = config(
+        spec={"hostUsers": False},
+        mounts=[Mount("/data", "/host/data")],
+        userns=UserNamespaceRange(65536),
+    )
+    assert made.mounts[0].uidMappings[0].host_id == 65536
+    assert made.mounts[0].gidMappings[0].length == 65536
+
+
+def test_an_ephemeral_container_sees_its_target() -> None:
+    made = config(kind=ContainerKind.EPHEMERAL, target_container_id="c0ffee")
+    options = made.linux.security_context.namespace_options
+    assert (options.pid, options.target_id) == (cri.TARGET, "c0ffee")
+
+
+@pytest.mark.parametrize(
+    ("fields", "inputs", "message"),
+    [
+        ({"securityContext": {"runAsNonRoot": True}}, {}, "image will run as root"),
+        ({"resources": {"limits": {"cpu": "lots"}}}, {}, "not a quantity"),
+        ({"workingDir": 7}, {}, "wrong form"),
+        ({"env": "x"}, {}, "wrong form"),
+        ({"securityContext": "x"}, {}, "wrong form"),
+        ({"command": ["\ud800"]}, {}, "wrong form"),
+        ({}, {"restart_count": -1}, "wrong form"),
+        (
+            {"env": [{"name": "A", "value": "x" * 600_000}], "command": ["$(A)$(A)"]},
+            {},
+            "longer than",
+        ),
+    ],
+)
+def test_containers_that_cannot_be(
+    fields: dict[str, Any], inputs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ContainerConfigError, match=message):
+        config(fields, **inputs)
+
+
+def test_errors_hold_no_values_of_the_environment() -> None:
+    with pytest.raises(ContainerConfigError) as caught:
+        config({"env": [{"name": "A", "value": "hunter2\ud800"}]})
+    assert "hunter2" not in str(caught.value)

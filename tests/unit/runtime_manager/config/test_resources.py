@@ -1,0 +1,185 @@
+"""Resource limits in CRI terms (docs/reference, "Container (Linux)", constants)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.resources import amounts
+from kubeletpy.runtime_manager.config.resources import (
+    container_resources,
+    cpu_quota,
+    cpu_shares,
+    hugepage_limits,
+    oom_score_adj,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+
+GIB = 2**30
+SETTINGS = RuntimeSettings(memory_capacity=10 * GIB)
+REGULAR, INIT = ContainerKind.REGULAR, ContainerKind.INIT
+
+
+def asks(requests: Any = None, limits: Any = None) -> dict[str, Any]:
+    return {"resources": {"requests": requests or {}, "limits": limits or {}}}
+
+
+def of(settings: RuntimeSettings = SETTINGS, pod_level: Any = None, **fields: Any) -> Any:
+    spec = {} if pod_level is None else {"resources": pod_level}
+    pod = make_pod(container("app", **fields), **spec)
+    return container_resources(pod, pod.containers[0], REGULAR, settings)
+
+
+@pytest.mark.parametrize(
+    ("milli", "shares"),
+    [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (10**9, 262144)],
+)
+def test_shares(milli: int, shares: int) -> None:
+    assert cpu_shares(milli) == shares
+
+
+@pytest.mark.parametrize(
+    ("milli", "period", "quota"),
+    [
+        (0, 100_000, 0),
+        (1, 100_000, 1000),
+        (100, 100_000, 10_000),
+        (1500, 100_000, 150_000),
+        (500, 5_000, 2_500),
+        (2**63 - 1, 100_000, 2**63 - 1),
+    ],
+)
+def test_quota(milli: int, period: int, quota: int) -> None:
+    assert cpu_quota(milli, period) == quota
+
+
+CPU_ROWS = [
+    ("nothing", asks(), None, (2, 0)),
+    ("request", asks({"cpu": "250m"}), None, (256, 0)),
+    ("limit-stands-for-request", asks({}, {"cpu": "1"}), None, (1024, 100_000)),
+    ("both", asks({"cpu": "250m"}, {"cpu": "500m"}), None, (256, 50_000)),
+    ("zero-request-counts", asks({"cpu": "0"}, {"cpu": "1"}), None, (2, 100_000)),
+    ("pod-limit", asks(), {"limits": {"cpu": "2"}}, (2048, 200_000)),
+    ("own-limit-before-pods", asks({}, {"cpu": "1"}), {"limits": {"cpu": "2"}}, (1024, 100_000)),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "pod_level", "expected"), [r[1:] for r in CPU_ROWS], ids=[r[0] for r in CPU_ROWS]
+)
+def test_cpu(fields: dict[str, Any], pod_level: Any, expected: tuple[int, int]) -> None:
+    resources = of(pod_level=pod_level, **fields)
+    assert (resources.cpu_shares, resources.cpu_quota) == expected
+    assert resources.cpu_period == 100_000
+
+
+def test_quota_can_be_off() -> None:
+    resources = of(replace(SETTINGS, cpu_cfs_quota=False), **asks({}, {"cpu": "1"}))
+    assert (resources.cpu_quota, resources.cpu_period, resources.cpu_shares) == (0, 0, 1024)
+
+
+def test_memory() -> None:
+    assert of().memory_limit_in_bytes == 0
+    assert of(**asks({}, {"memory": "64Mi"})).memory_limit_in_bytes == 64 * 2**20
+    assert of(pod_level={"limits": {"memory": "1Gi"}}).memory_limit_in_bytes == GIB
+
+
+def test_group_kill_on_cgroup_v2() -> None:
+    assert not of().unified
+    v2 = replace(SETTINGS, cgroup_v2=True)
+    assert dict(of(v2).unified) == {"memory.oom.group": "1"}
+    assert not of(replace(v2, single_process_oom_kill=True)).unified
+
+
+def test_hugepages_are_zero_unless_limited() -> None:
+    settings = replace(SETTINGS, hugepage_sizes=("2MB", "1GB"))
+    resources = of(
+        settings, {"limits": {"hugepages-1Gi": "2Gi"}}, **asks({}, {"hugepages-2Mi": "4Mi"})
+    )
+    limits = {limit.page_size: limit.limit for limit in resources.hugepage_limits}
+    assert limits == {"2MB": 4 * 2**20, "1GB": 2 * GIB}
+    assert {limit.limit for limit in of(settings).hugepage_limits} == {0}
+    assert hugepage_limits(amounts({"hugepages-64Ki": "1Mi"})) == {"64KB": 2**20}
+
+
+MEMORY_1G = {"memory": "1Gi"}
+FULL = {"cpu": "1", "memory": "1Gi"}
+OOM_ROWS = [
+    ("guaranteed", asks(FULL, FULL), {}, -997),
+    ("best-effort", {}, {}, 1000),
+    ("burstable-tenth", asks(MEMORY_1G), {}, 900),
+    ("burstable-no-memory", asks({"cpu": "1"}), {}, 999),
+    ("burstable-nearly-all", asks({"memory": "10Gi"}), {}, 3),
+    (
+        "node-critical",
+        {},
+        {"priority": 2_000_001_000, "priorityClassName": "system-node-critical"},
+        -997,
+    ),
+    ("pod-level-share", asks(MEMORY_1G), {"resources": {"requests": {"memory": "3Gi"}}}, 700),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "spec", "expected"), [r[1:] for r in OOM_ROWS], ids=[r[0] for r in OOM_ROWS]
+)
+def test_oom_score(fields: dict[str, Any], spec: dict[str, Any], expected: int) -> None:
+    pod = make_pod(container("app", **fields), **spec)
+    assert oom_score_adj(pod, pod.containers[0], REGULAR, 10 * GIB) == expected
+
+
+def test_oom_score_of_sidecars_is_no_higher_than_that_of_regular_containers() -> None:
+    pod = make_pod(
+        container("big", **asks({"memory": "3Gi"})),
+        container("small", **asks({"memory": "2Gi"})),
+        init=(sidecar("side", **asks(MEMORY_1G)), container("init", **asks(MEMORY_1G))),
+    )
+    side, init = pod.init_containers
+    assert oom_score_adj(pod, side, INIT, 10 * GIB) == 800
+    assert oom_score_adj(pod, init, INIT, 10 * GIB) == 900
+
+
+def test_oom_score_without_a_known_capacity() -> None:
+    pod = make_pod(container("app", **asks(MEMORY_1G)))
+    assert oom_score_adj(pod, pod.containers[0], REGULAR, 0) == 999
+
+
+SWAP_V2 = replace(
+    SETTINGS,
+    swap_controller=True,
+    cgroup_v2=True,
+    limited_swap=True,
+    swap_capacity=GIB,
+    single_process_oom_kill=True,
+)
+SWAP_ROWS = [
+    ("no-controller", replace(SWAP_V2, swap_controller=False), asks(MEMORY_1G), {}, None),
+    ("not-limited", replace(SWAP_V2, limited_swap=False), asks(MEMORY_1G), {}, "0"),
+    ("share", SWAP_V2, asks(MEMORY_1G), {}, str(GIB // 10)),
+    ("best-effort", SWAP_V2, {}, {}, "0"),
+    ("guaranteed", SWAP_V2, asks(FULL, FULL), {}, "0"),
+    ("request-is-limit", SWAP_V2, asks(MEMORY_1G, MEMORY_1G), {}, "0"),
+    ("critical", SWAP_V2, asks(MEMORY_1G), {"priority": 2_000_000_000}, "0"),
+    ("more-than-the-node", SWAP_V2, asks({"memory": "20Gi"}), {}, "0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "spec", "expected"),
+    [r[1:] for r in SWAP_ROWS],
+    ids=[r[0] for r in SWAP_ROWS],
+)
+def test_swap(settings: RuntimeSettings, fields: Any, spec: Any, expected: str | None) -> None:
+    pod = make_pod(container("app", **fields), **spec)
+    resources = container_resources(pod, pod.containers[0], REGULAR, settings)
+    assert resources.unified.get("memory.swap.max") == expected
+
+
+def test_swap_on_cgroup_v1_is_the_memory_limit() -> None:
+    v1 = replace(SETTINGS, swap_controller=True)
+    assert of(v1, **asks({}, MEMORY_1G)).memory_swap_limit_in_bytes == GIB
+    assert of(v1).memory_swap_limit_in_bytes == 0

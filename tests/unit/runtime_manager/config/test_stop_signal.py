@@ -1,0 +1,65 @@
+"""Custom stop signals: what the runtime is told, and what is said when they have no effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.config.stop_signal import wanted_signal, why_ignored
+from tests.unit.runtime_manager.fake_node import FakeNode
+from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.virtual_time import on_virtual_time
+
+
+def signalled(name: str) -> Any:
+    return container("app", lifecycle={"stopSignal": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "enabled", "signal"),
+    [
+        ("SIGUSR1", True, cri.SIGUSR1),
+        ("SIGRTMIN", True, cri.SIGRTMIN),
+        ("SIGUSR1", False, cri.RUNTIME_DEFAULT),
+        ("", True, cri.RUNTIME_DEFAULT),
+    ],
+)
+def test_signal(name: str, enabled: bool, signal: int) -> None:
+    assert wanted_signal(signalled(name), enabled=enabled) == signal
+
+
+@pytest.mark.parametrize("name", ["SIGNONE", "RUNTIME_DEFAULT", "9", "sigterm"])
+def test_no_such_signal(name: str) -> None:
+    with pytest.raises(ContainerConfigError):
+        wanted_signal(signalled(name), enabled=True)
+
+
+def test_what_is_said() -> None:
+    spec, deaf = signalled("SIGUSR1"), cri.ContainerStatus()
+    knows = cri.ContainerStatus(stop_signal=cri.SIGUSR1)
+    assert why_ignored(spec, knows, enabled=True) == ""
+    assert "runtime does not know" in why_ignored(spec, deaf, enabled=True)
+    assert "ContainerStopSignals is off" in why_ignored(spec, None, enabled=False)
+    silent: Any = container("app")
+    assert why_ignored(silent, deaf, enabled=True) == ""
+
+
+@pytest.mark.parametrize(("enabled", "reason"), [(True, "does not know"), (False, "is off")])
+def test_a_start_says_so(tmp_path: Path, enabled: bool, reason: str) -> None:
+    @on_virtual_time
+    async def start() -> None:
+        node = FakeNode(tmp_path)
+        tools = node.manager._tools
+        object.__setattr__(tools.settings, "stop_signals", enabled)
+        await node.sync(make_pod(signalled("SIGUSR1")))
+        (config,) = node.runtime.configs.values()
+        assert config.stop_signal == (cri.SIGUSR1 if enabled else cri.RUNTIME_DEFAULT)
+        told = [event for event in node.events.seen if "StopSignalIgnored" in event]
+        assert len(told) == 1
+        assert reason in told[0]
+
+    start()

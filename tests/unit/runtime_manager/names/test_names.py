@@ -1,0 +1,213 @@
+"""Labels, annotations, hashes and log paths (docs/reference, names)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names.labels import (
+    MAX_HANDLER,
+    AnnotatedContainerInfo,
+    LabeledContainerInfo,
+    container_annotations,
+    container_labels,
+    read_container_annotations,
+    read_container_labels,
+    read_sandbox_labels,
+    sandbox_labels,
+)
+from kubeletpy.runtime_manager.names.log_paths import (
+    UnsafeName,
+    container_id_of_log_link,
+    container_log_directory,
+    container_log_path,
+    log_link,
+    pod_log_directory,
+    pod_uid_of_log_directory,
+    restart_count_from_logs,
+)
+from tests.unit.runtime_manager.pods_and_records import container, make_pod
+
+PORTS = [{"containerPort": 80, "protocol": "TCP"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [({"name": "web", "image": "nginx:1.25"}, "3899ff6c")],
+)
+def test_the_kubelets_hash(spec: Any, expected: str) -> None:
+    assert container_hash(spec) == expected
+
+
+def test_only_name_and_image_count() -> None:
+    one: Any = {"name": "a", "image": "b", "env": [{"name": "X"}]}
+    assert container_hash(one) == container_hash({"name": "a", "image": "b"})
+    assert container_hash(one) != container_hash({"name": "a", "image": "c"})
+    assert container_hash({"name": "a", "image": "<&>\u2028é"}) != container_hash(one)
+
+
+def test_sandbox_labels_win_over_the_pods_own() -> None:
+    pod = make_pod(metadata={"labels": {"app": "shop", "io.kubernetes.pod.name": "forged"}})
+    labels = sandbox_labels(pod)
+    assert labels == {
+        "app": "shop",
+        "io.kubernetes.pod.name": "web",
+        "io.kubernetes.pod.namespace": "prod",
+        "io.kubernetes.pod.uid": "uid-1",
+    }
+    info = read_sandbox_labels(labels)
+    assert (info.pod_name, info.pod_namespace, info.pod_uid) == ("web", "prod", "uid-1")
+    assert info.labels == {"app": "shop"}
+
+
+def test_container_labels_and_back() -> None:
+    pod = make_pod()
+    info = read_container_labels(container_labels(pod, pod.containers[0]))
+    assert info == LabeledContainerInfo("web", "prod", "uid-1", "app")
+    assert read_container_labels({}) == LabeledContainerInfo("", "", "", "")
+
+
+def test_container_annotations_and_back() -> None:
+    pre_stop = {"exec": {"command": ["sync"]}}
+    spec: Any = container(
+        "app",
+        ports=PORTS,
+        lifecycle={"preStop": pre_stop},
+        terminationMessagePath="/dev/log",
+        terminationMessagePolicy="File",
+    )
+    pod = make_pod(
+        spec, metadata={"deletionGracePeriodSeconds": 5}, terminationGracePeriodSeconds=40
+    )
+    annotations = container_annotations(pod, spec, 3, {"device": "x", HASH_KEY: "forged"})
+    assert annotations["device"] == "x"
+    assert annotations["io.kubernetes.container.restartCount"] == "3"
+    assert annotations["io.kubernetes.pod.terminationGracePeriod"] == "40"
+    assert read_container_annotations(annotations) == AnnotatedContainerInfo(
+        hash=container_hash(spec),
+        restart_count=3,
+        termination_message_path="/dev/log",
+        termination_message_policy="File",
+        pre_stop=pre_stop,  # type: ignore[arg-type]
+        ports=tuple(PORTS),  # type: ignore[arg-type]
+        deletion_grace_period=5,
+        termination_grace_period=40,
+    )
+
+
+HASH_KEY = "io.kubernetes.container.hash"
+
+
+def test_absent_fields_leave_no_annotation() -> None:
+    pod = make_pod()
+    keys = set(container_annotations(pod, pod.containers[0], 0))
+    assert keys == {
+        HASH_KEY,
+        "io.kubernetes.container.restartCount",
+        "io.kubernetes.container.terminationMessagePath",
+        "io.kubernetes.container.terminationMessagePolicy",
+    }
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {},
+        {
+            "io.kubernetes.container.restartCount": "many",
+            "io.kubernetes.container.preStopHandler": "{",
+            "io.kubernetes.container.ports": '"x"',
+            "io.kubernetes.pod.deletionGracePeriod": "9" * 400,
+        },
+        {
+            "io.kubernetes.container.restartCount": "-7",
+            "io.kubernetes.container.preStopHandler": "[" * 100_000,
+            "io.kubernetes.container.ports": "[1, null]",
+        },
+    ],
+)
+def test_a_strangers_annotations_never_fail(annotations: dict[str, str]) -> None:
+    assert read_container_annotations(annotations) == AnnotatedContainerInfo()
+
+
+def test_a_restart_count_stays_an_int32() -> None:
+    huge = {"io.kubernetes.container.restartCount": str(2**40)}
+    assert read_container_annotations(huge).restart_count + 1 < 2**31
+
+
+def test_log_paths() -> None:
+    assert pod_log_directory("/var/log/pods", "ns", "pod", "u-1") == "/var/log/pods/ns_pod_u-1"
+    assert (
+        container_log_directory("/var/log/pods", "ns", "pod", "u-1", "app")
+        == "/var/log/pods/ns_pod_u-1/app"
+    )
+    assert container_log_path("app", 3) == "app/3.log"
+    assert pod_uid_of_log_directory("ns_pod_u-1") == "u-1"
+    assert pod_uid_of_log_directory("u-1") == "u-1"
+
+
+def test_log_link_names_are_cut_to_255() -> None:
+    link = log_link("/var/log/containers", "pod", "ns", "app", "abc123def")
+    assert link == "/var/log/containers/pod_ns_app-abc123def.log"
+    long = log_link("/l", "p" * 200, "ns", "app", "f" * 64)
+    name = long.removeprefix("/l/")
+    assert len(name) == 255
+    assert name.endswith(".log")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("pod_ns_app-abc123def.log", "abc123def"),
+        ("pod_ns_app-abc.log", None),
+        ("pod_ns_app-abc123def", None),
+        ("", None),
+    ],
+)
+def test_container_id_of_a_link(name: str, expected: str | None) -> None:
+    assert container_id_of_log_link(name) == expected
+
+
+@pytest.mark.parametrize("bad", ["a/../b", "", "..", "a\0b"])
+def test_names_that_lead_elsewhere_are_refused(bad: str) -> None:
+    with pytest.raises(UnsafeName):
+        container_log_path(bad, 0)
+
+
+def test_a_uid_that_leads_elsewhere_is_refused() -> None:
+    with pytest.raises(UnsafeName):
+        pod_log_directory("/var/log/pods", "ns", "pod", "../../../etc")
+    with pytest.raises(UnsafeName):
+        log_link("/l", "pod", "ns", "app", "../../etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], 0),
+        (["0.log"], 1),
+        (["0.log", "2.log", "10.log.20260101-000000.gz"], 11),
+        (["x.log", "3.txt", "4", "5.logs", "٣.log", "99999999999999.log"], 0),
+    ],
+)
+def test_restart_count_from_log_files(files: list[str], expected: int) -> None:
+    assert restart_count_from_logs(files) == expected
+
+
+def test_large_handlers_and_ports_stay_out_of_annotations() -> None:
+    """All annotations of a node travel in one answer."""
+    hook = {"httpGet": {"port": "bye", "path": "/" + "x" * 1_000_000}}
+    many = [{"containerPort": n, "name": f"p{n}"} for n in range(1, 9000)]
+    ports = [*many, {"containerPort": 9000, "name": "bye"}]
+    spec: Any = container("app", lifecycle={"preStop": hook}, ports=ports)
+    annotations = container_annotations(make_pod(), spec, 0)
+    assert sum(map(len, annotations.values())) < 2 * MAX_HANDLER
+    info = read_container_annotations(annotations)
+    assert info.pre_stop is None
+    assert len(info.kept_pre_stop) == 64
+    assert info.ports == ({"containerPort": 9000, "name": "bye"},), "the hook's own"
+    small: Any = container("app", lifecycle={"preStop": {"exec": {"command": ["x"]}}})
+    info = read_container_annotations(container_annotations(make_pod(), small, 0))
+    assert (info.pre_stop, info.kept_pre_stop) == ({"exec": {"command": ["x"]}}, "")

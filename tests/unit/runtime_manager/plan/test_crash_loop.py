@@ -1,0 +1,108 @@
+"""CrashLoopBackOff (docs/reference, "Backoff")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff, crash_loop_key
+from tests.unit.runtime_manager.pods_and_records import container, exited, has, make_pod, running
+
+POD = make_pod("app")
+APP = POD.containers[0]
+
+
+def ended_at(seconds: float) -> Any:
+    return has(exited("app", 1, finished_at=int(seconds * 1e9)))
+
+
+def test_delays_between_crashes() -> None:
+    backoff = CrashLoopBackoff()
+    now = 1000.0
+    delays = []
+    for _ in range(8):
+        crashed = ended_at(now)
+        held = backoff.admit(POD, APP, crashed, now)
+        if held is None:
+            delays.append(0.0)
+            continue
+        delays.append(held.due_at - now)
+        assert backoff.admit(POD, APP, crashed, held.due_at - 0.01) is not None
+        now = held.due_at
+        assert backoff.admit(POD, APP, crashed, now) is None
+        now += 1  # it runs for a second
+    assert delays == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_first_start_never_waits() -> None:
+    backoff = CrashLoopBackoff()
+    assert backoff.admit(POD, APP, has(), 0) is None
+    assert backoff.admit(POD, APP, has(running("app")), 0) is None
+    assert len(backoff) == 0
+
+
+def test_messages() -> None:
+    backoff = CrashLoopBackoff()
+    backoff.admit(POD, APP, ended_at(100), 100)
+    held = backoff.admit(POD, APP, ended_at(101), 102)
+    assert held is not None
+    assert held.due_at == 111
+    assert held.message == ("back-off 10s restarting failed container=app pod=web_prod(uid-1)")
+    assert held.event == "Back-off restarting failed container app in pod web_prod(uid-1)"
+
+
+def test_ten_minutes_of_running_start_afresh_whatever_the_maximum() -> None:
+    backoff = CrashLoopBackoff(maximum=20)
+    for now in (100, 101, 102):
+        backoff.next("k", now, now)
+    assert backoff.check("k", 110, 110) == 130
+    assert backoff.check("k", 703, 703) is None
+    assert backoff.next("k", 703, 703) == 10
+
+
+def test_a_short_maximum_lowers_the_base() -> None:
+    backoff = CrashLoopBackoff(maximum=1)
+    assert backoff.next("k", 0, 0) == 1
+
+
+def test_an_end_in_the_future_counts_as_now() -> None:
+    backoff = CrashLoopBackoff()
+    backoff.next("k", 100, 100)
+    assert backoff.check("k", 1e6, 105) == 115
+
+
+def test_the_newest_exited_record_counts() -> None:
+    backoff = CrashLoopBackoff()
+    backoff.admit(POD, APP, ended_at(100), 100)
+    status = has(
+        exited("app", 1, finished_at=int(200e9)),
+        exited("app", 1, suffix="-old", finished_at=int(100e9)),
+    )
+    held = backoff.admit(POD, APP, status, 201)
+    assert held is not None
+    assert held.due_at == 210
+
+
+def test_collect() -> None:
+    backoff = CrashLoopBackoff()
+    backoff.next("k", 0, 0)
+    backoff.collect(600)
+    assert len(backoff) == 1
+    backoff.collect(601)
+    assert len(backoff) == 0
+
+
+def test_a_changed_image_or_resources_start_afresh() -> None:
+    def key(spec: Any, **metadata: Any) -> str:
+        return crash_loop_key(make_pod(spec, metadata=metadata), spec)
+
+    base = key(container("app"))
+    assert base == key(container("app", env=[{"name": "X"}]))
+    others = [
+        key({**container("app"), "image": "other"}),
+        key(container("app", resources={"limits": {"cpu": "1"}})),
+        key(container("app2")),
+        key(container("app"), uid="uid-2"),
+        key(container("app"), namespace="test"),
+    ]
+    assert len({base, *others}) == 6
+    assert int(base, 16) < 2**64

@@ -1,0 +1,63 @@
+"""Runtimes put commands, and so variables, into their errors: no secret gets out that way."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.runtime_manager.read.secret_values import (
+    MAX_CHARACTERS,
+    MAX_PARTS,
+    UNSHOWN,
+    hide_secrets,
+)
+
+ENV = [
+    {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    {"name": "PLAIN", "value": "visible"},
+    {"name": "DB_HOST", "value": "db.example"},
+]
+GROUPS = [{"prefix": "DB_", "secretRef": {"name": "db"}}, {"configMapRef": {"name": "c"}}]
+VARIABLES = {
+    "KEY": "hush-hush",
+    "PLAIN": "visible",
+    "DB_PASSWORD": "open sesame",
+    "DB_HOST": "db.example",
+    "DB_CERT": "BEGIN\nAAAA\nEND",
+    "DB_ON": "1",
+    "MODE": "fast",
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('exec: "hush-hush": not found', 'exec: "***": not found'),
+        ("open sesame and hush-hush", "*** and ***"),
+        ('exec: "BEGIN\\nAAAA\\nEND"', 'exec: "***\\n***\\nEND"'),
+        ("visible on db.example, fast, 1 time", "visible on db.example, fast, 1 time"),
+    ],
+)
+def test_values_of_secrets_are_hidden(said: str, shown: str) -> None:
+    container = cast(Any, {"name": "c", "env": ENV, "envFrom": GROUPS})
+    assert hide_secrets(said, container, VARIABLES) == shown
+
+
+def test_without_secrets_nothing_is() -> None:
+    container = cast(Any, {"name": "c", "env": ENV[1:], "envFrom": GROUPS[1:]})
+    assert hide_secrets("hush-hush fast", container, VARIABLES) == "hush-hush fast"
+
+
+@pytest.mark.parametrize(
+    "much",
+    [
+        "x" * (MAX_CHARACTERS + 1),
+        "\n".join(f"line {number}" for number in range(MAX_PARTS + 1)),
+    ],
+    ids=["long", "many lines"],
+)
+def test_of_more_than_can_be_looked_for_nothing_is_shown(much: str) -> None:
+    container = cast(Any, {"name": "c", "env": ENV, "envFrom": GROUPS})
+    assert hide_secrets("exec: a word", container, {**VARIABLES, "DB_X": much}) == UNSHOWN
+    assert hide_secrets("exec: a word", container, {**VARIABLES, "MODE": much}) == "exec: a word"

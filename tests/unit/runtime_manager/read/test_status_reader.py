@@ -1,0 +1,255 @@
+"""What the runtime says, nonsense included, as a pod status."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
+from kubeletpy.runtime_manager.read.health import health_from_conditions
+from kubeletpy.runtime_manager.read.status_reader import (
+    PodIdentity,
+    ReadContainer,
+    pod_status_from_cri,
+    sandbox_from_list,
+    summaries_from_lists,
+)
+from kubeletpy.runtime_manager.read.status_source import StatusSource
+from tests.unit.runtime_manager.fake_node import FakeNode
+from tests.unit.runtime_manager.fake_runtime import now
+from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.virtual_time import LoopClock, on_virtual_time
+
+IDENTITY = PodIdentity("u", "web", "prod")
+LABELS = {POD_UID: "u", POD_NAME: "web", POD_NAMESPACE: "prod"}
+
+
+def read(status: cri.ContainerStatus, message: str = "") -> PodRuntimeStatus:
+    return pod_status_from_cri(IDENTITY, [], [ReadContainer(status, "s", message)], 1)
+
+
+def test_sandboxes_newest_first_and_their_addresses() -> None:
+    def sandbox(name: str, created: int, ready: bool, ip: str, **more: Any) -> cri.PodSandboxStatus:
+        return cri.PodSandboxStatus(
+            id=name,
+            created_at=created,
+            state=cri.SANDBOX_READY if ready else cri.SANDBOX_NOTREADY,
+            network=cri.PodSandboxNetworkStatus(
+                ip=ip, additional_ips=[cri.PodIP(ip="fd00::1"), cri.PodIP(ip="nonsense")]
+            ),
+            labels={**LABELS, "app": "x"},
+            **more,
+        )
+
+    old = sandbox("old", 1, True, "10.0.0.1")
+    new = sandbox("new", 2, False, "10.0.0.2")
+    status = pod_status_from_cri(IDENTITY, [old, new, old, cri.PodSandboxStatus()], [], 7)
+    assert [s.id for s in status.sandboxes] == ["new", "old"]
+    assert status.ips == ("10.0.0.1", "fd00::1")
+    assert status.labels == {"app": "x"}
+    assert status.observed_at == 7
+    host = cri.PodSandboxStatus(id="h")
+    host.linux.namespaces.options.network = cri.NODE
+    (only,) = pod_status_from_cri(IDENTITY, [host], [], 0).sandboxes
+    assert (only.host_network, only.has_network, only.ips) == (True, False, ())
+
+
+def test_where_a_pod_came_from() -> None:
+    says = {"kubernetes.io/config.source": "file"}
+    silent, new = cri.PodSandbox(id="a"), cri.PodSandboxStatus(id="c", created_at=3)
+    old = cri.PodSandbox(id="b", created_at=2, annotations=says)
+    found = pod_status_from_cri(
+        IDENTITY, [sandbox_from_list(silent), sandbox_from_list(old), new], [], 0
+    )
+    assert found.source == "file"
+    assert pod_status_from_cri(IDENTITY, [new], [], 0).source == ""
+
+
+def test_container() -> None:
+    status = cri.ContainerStatus(
+        id="c",
+        metadata=cri.ContainerMetadata(name="meta", attempt=3),
+        state=cri.CONTAINER_EXITED,
+        created_at=5,
+        started_at=6,
+        finished_at=7,
+        exit_code=2,
+        reason="Error",
+        message="runtime",
+        image=cri.ImageSpec(image="app:1"),
+        image_ref="app@sha256:1",
+        labels={CONTAINER_NAME: "app", POD_UID: "u"},
+        annotations={"io.kubernetes.container.hash": "ab"},
+        user=cri.ContainerUser(linux=cri.LinuxContainerUser(uid=1, gid=2, supplemental_groups=[3])),
+        resources=cri.ContainerResources(
+            linux=cri.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=9)
+        ),
+    )
+    (container,) = read(status, "own").containers
+    assert (container.name, container.restart_count, container.hash) == ("app", 3, "ab")
+    assert (container.state, container.exit_code) == (ContainerState.EXITED, 2)
+    assert container.message == "runtime: own"
+    assert container.image_id == "app@sha256:1"
+    assert container.user is not None
+    assert container.user.supplemental_groups == (3,)
+    assert container.resources is not None
+    assert (container.resources.cpu_shares, container.resources.cpu_quota) == (512, None)
+    assert container.sandbox_id == "s"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        cri.ContainerStatus(),
+        cri.ContainerStatus(id="c"),
+        cri.ContainerStatus(metadata=cri.ContainerMetadata(name="a")),
+        cri.ContainerStatus(id="c", labels={POD_UID: "other", CONTAINER_NAME: "a"}),
+    ],
+)
+def test_records_that_are_left_out(status: cri.ContainerStatus) -> None:
+    assert read(status).containers == ()
+
+
+def test_nonsense_values() -> None:
+    status = cri.ContainerStatus(
+        id="c",
+        metadata=cri.ContainerMetadata(name="a", attempt=2**32 - 1),
+        state=cast(Any, 99),
+        created_at=-(2**62),
+        started_at=-1,
+        finished_at=2**62,
+        annotations={"io.kubernetes.container.restartCount": "many"},
+    )
+    (container,) = read(status).containers
+    assert container.state is ContainerState.UNKNOWN
+    assert (container.created_at, container.started_at, container.finished_at) == (0, 0, 0)
+    assert container.restart_count == 2**31 - 1
+
+
+def test_summaries() -> None:
+    found = summaries_from_lists(
+        [cri.PodSandbox(id="s", labels=LABELS, state=cri.SANDBOX_READY), cri.PodSandbox(id="x")],
+        [
+            cri.Container(id="c", labels={POD_UID: "v"}, state=cri.CONTAINER_EXITED),
+            cri.Container(id="d", labels=LABELS, state=cri.CONTAINER_RUNNING),
+            cri.Container(id="e"),
+        ],
+    )
+    assert [(p.uid, dict(p.sandboxes), dict(p.containers)) for p in found] == [
+        ("u", {"s": True}, {"d": ContainerState.RUNNING}),
+        ("v", {}, {"c": ContainerState.EXITED}),
+    ]
+
+
+def test_health() -> None:
+    def condition(kind: str, status: bool) -> cri.RuntimeCondition:
+        return cri.RuntimeCondition(type=kind, status=status, reason="R", message="M")
+
+    good = health_from_conditions(
+        [condition("RuntimeReady", True), condition("NetworkReady", True)]
+    )
+    assert (good.runtime_ready, good.network_ready, good.message) == (True, True, "")
+    bad = health_from_conditions([condition("NetworkReady", False)])
+    assert not bad.runtime_ready
+    assert bad.message == "runtime does not report RuntimeReady"
+    assert bad.network_message == "NetworkReady=false reason:R message:M"
+
+
+@on_virtual_time
+async def test_unreachable_runtime_is_an_answer(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    node.runtime.errors["status"] = Unavailable("Status", "no socket")
+    health = await node.manager.health()
+    assert not health.runtime_ready
+    assert "no socket" in health.message
+
+
+@on_virtual_time
+async def test_read_from_the_runtime(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", "b")
+    await node.sync(pod)
+    await node.runtime.stop_pod_sandbox("sandbox-web-0")
+    await node.refresh(pod)
+    await node.sync(pod)
+    before = len(node.runtime.calls)
+    status = await node.refresh(pod)
+    assert [c.sandbox_id for c in status.containers][-1] == "sandbox-web-0"
+    assert "pod_sandbox_status sandbox-web-0" not in node.runtime.calls[before:]
+    assert {c.name for c in status.running_containers} == {"a", "b"}
+
+
+@on_virtual_time
+async def test_records_that_vanish_while_we_read(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod()
+    await node.sync(pod)
+    node.runtime.seconds["list_containers"] = 1
+    reading = asyncio.create_task(node.refresh(pod))
+    node.runtime.seconds["container_status"] = 1
+    await asyncio.sleep(1.5)
+    node.runtime.containers.clear()
+    node.runtime.sandboxes.clear()
+    assert (await reading).containers == ()
+
+
+def event(created_at: int, sandbox: str = "s2", **container: Any) -> cri.ContainerEventResponse:
+    return cri.ContainerEventResponse(
+        created_at=created_at,
+        pod_sandbox_status=cri.PodSandboxStatus(
+            id=sandbox, created_at=2, labels=LABELS, state=cri.SANDBOX_READY
+        ),
+        containers_statuses=[
+            cri.ContainerStatus(
+                id="c2", metadata=cri.ContainerMetadata(name="a"), created_at=3, **container
+            )
+        ],
+    )
+
+
+@on_virtual_time
+async def test_events() -> None:
+    source = StatusSource(cast(Any, None), LoopClock())
+    status = await source.event_to_status(event(now()))
+    assert status is not None
+    assert (status.uid, status.name, status.namespace) == ("u", "web", "prod")
+    assert status.observed_at == now()
+    assert [c.id for c in status.containers] == ["c2"]
+    for nonsense in (0, -(2**62), now() + 3600 * 10**9, 2**62):
+        assert await source.event_to_status(event(nonsense)) is None
+    assert await source.event_to_status(cri.ContainerEventResponse(created_at=now())) is None
+    unlabelled = event(now())
+    unlabelled.pod_sandbox_status.labels.clear()
+    assert await source.event_to_status(unlabelled) is None
+
+
+@on_virtual_time
+async def test_an_event_speaks_of_one_sandbox_only() -> None:
+    source = StatusSource(cast(Any, None), LoopClock())
+    before = pod_status_from_cri(
+        IDENTITY,
+        [cri.PodSandboxStatus(id="s1", created_at=1), cri.PodSandboxStatus(id="s2", created_at=2)],
+        [
+            ReadContainer(
+                cri.ContainerStatus(
+                    id=name, metadata=cri.ContainerMetadata(name="a"), created_at=n
+                ),
+                sandbox,
+            )
+            for n, (name, sandbox) in enumerate([("c1", "s1"), ("gone", "s2"), ("c2", "s2")])
+        ],
+        1,
+    )
+    after = await source.event_to_status(event(now(), state=cri.CONTAINER_EXITED), before)
+    assert after is not None
+    assert [s.id for s in after.sandboxes] == ["s2", "s1"]
+    assert [(c.id, c.state) for c in after.containers] == [
+        ("c2", ContainerState.EXITED),
+        ("c1", ContainerState.CREATED),
+    ]
