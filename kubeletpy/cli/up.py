@@ -180,8 +180,8 @@ async def up(
 async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which says what to do."""
     from kubeletpy.launch import LaunchError
-    from kubeletpy.localapi.certificates import CertificateError
-    from kubeletpy.localapi.store import StoreError
+    from kubeletpy.localapi.pki.certificates import CertificateError
+    from kubeletpy.localapi.storage.store import StoreError
 
     try:
         return await local.start()

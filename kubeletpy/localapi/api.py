@@ -13,14 +13,14 @@ from pathlib import Path
 
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.host import private_files
-from kubeletpy.localapi import certificates, kubeconfig
-from kubeletpy.localapi.csr_controller import LIFETIME_S, CertificateController
-from kubeletpy.localapi.node_lifecycle import NodeLifecycle
-from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.controllers.csr_controller import LIFETIME_S, CertificateController
+from kubeletpy.localapi.controllers.node_lifecycle import NodeLifecycle
+from kubeletpy.localapi.controllers.scheduler import Scheduler
+from kubeletpy.localapi.http.server import Server
+from kubeletpy.localapi.pki import certificates, kubeconfig
+from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, Caller, node_caller
-from kubeletpy.localapi.scheduler import Scheduler
-from kubeletpy.localapi.server import Server
-from kubeletpy.localapi.store import Store
+from kubeletpy.localapi.storage.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,8 @@
 
 Loaded once from the discovery facts in ``data/api-resources.json``. What has no controller behind
 it here and would only pretend (replication controllers, quotas, …) is left out, so that discovery
-is honest. Must never know how a resource behaves: that is :mod:`kubeletpy.localapi.registry`'s.
+is honest. Must never know how a resource behaves: that is
+:mod:`kubeletpy.localapi.registry.registry`'s.
 """
 
 from __future__ import annotations

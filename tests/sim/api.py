@@ -27,10 +27,10 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy.localapi import errors as refusals
-from kubeletpy.localapi.reading import ListOptions
-from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.registry.reading import ListOptions
+from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import DeleteOptions, WriteOptions, node_caller
-from kubeletpy.localapi.watch import Subscription
+from kubeletpy.localapi.storage.watch import Subscription
 from tests.sim.client import Step
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.history import History

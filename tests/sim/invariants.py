@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.history import Change
+from kubeletpy.localapi.storage.history import Change
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim import scripts
 from tests.sim.history import History

@@ -11,7 +11,7 @@ from typing import Any
 from kubeletpy.api.quantity import milli_value
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, DeleteOptions
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from tests.sim import scripts

@@ -10,8 +10,8 @@ from typing import cast
 
 from kubeletpy.agent import Agent
 from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.localapi.registry import Registry
-from kubeletpy.localapi.store import Store
+from kubeletpy.localapi.registry.registry import Registry
+from kubeletpy.localapi.storage.store import Store
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi import quantities
+from kubeletpy.localapi.schema import quantities
 from kubeletpy.localapi.validation import formats
 from kubeletpy.pods.resources import COMPUTE
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi import pod_admission, quantities
+from kubeletpy.localapi.kinds import pod_admission
+from kubeletpy.localapi.schema import quantities
 from kubeletpy.pods.resources import COMPUTE
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.api import Endpoint, LocalApi
-from kubeletpy.localapi.csr_controller import LIFETIME_S
+from kubeletpy.localapi.controllers.csr_controller import LIFETIME_S
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, DeleteOptions
 from tools.env.registry import free_port
 

@@ -6,9 +6,9 @@ import random
 from typing import Any
 
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, node_caller
-from kubeletpy.localapi.store import Store
+from kubeletpy.localapi.storage.store import Store
 
 START = 1_700_000_000.0
 NODE = node_caller("n1")

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.localapi import bodies, errors, store
+from kubeletpy.localapi import errors
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.registry import Registry
+from kubeletpy.localapi.http import bodies
+from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, WriteOptions
+from kubeletpy.localapi.storage import store
 from tests.unit.localapi.helpers import make_registry, pod, refusal
 
 JSON_PATCH = "application/json-patch+json"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api import types as api
-from kubeletpy.localapi.quantities import canonical
+from kubeletpy.localapi.schema.quantities import canonical
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.status import store
