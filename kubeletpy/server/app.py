@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from kubeletpy.server.access import Access, AccessError
 from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import BACKLOG, limited, small_tls_buffers
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
+from kubeletpy.server.tls import ServingTls
 from kubeletpy.wire.http_log import http_log
 
 log = logging.getLogger(__name__)
@@ -87,20 +87,22 @@ class AgentServer:
             max_field_size=8190,
         )
         self._server: asyncio.Server | None = None
+        self._tls: ServingTls | None = None
         self._answering = 0
 
-    async def start(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+    async def start(self, sock: socket.socket, tls: ServingTls | None) -> None:
         """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
         if tls is None and self._access is not None:
             raise ValueError("credentials are not taken over plain HTTP")
         if tls is not None:
             small_tls_buffers()
+        self._tls = tls
         await self._runner.setup()
         assert self._runner.server is not None, "the runner has been set up"
         self._server = await asyncio.get_running_loop().create_server(
             limited(self._runner.server, MAX_CONNECTIONS),
             sock=sock,
-            ssl=tls,
+            ssl=tls.context if tls is not None else None,
             ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
             backlog=BACKLOG,
         )
@@ -163,8 +165,15 @@ class AgentServer:
         if self._access is None:
             return
         transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        if certificate and self._tls is not None and transport is not None:
+            made = transport.get_extra_info("ssl_object")
+            if not self._tls.trusts(made):
+                # closed without an answer, as an idle connection may be: the client comes again
+                transport.abort()
+                raise ConnectionResetError("the client's authority has changed")
         identity = await self._access.authenticate(
-            transport.get_extra_info("peercert") if transport is not None else None,
+            certificate,
             request.headers.get("Authorization", ""),
         )
         if identity is None:

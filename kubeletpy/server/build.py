@@ -135,7 +135,7 @@ class Ports:
         }
         server = AgentServer(handlers, access, metrics, debugging=settings.debugging)
         stack.push_async_callback(server.close)
-        await server.start(self._main, tls.context)
+        await server.start(self._main, tls)
         if self._read_only is not None:
             log.warning(
                 "the read-only port shows pods and metrics to anybody who reaches it",

@@ -6,6 +6,7 @@ A new file that can't be used is told once, and the old one goes on. Must never 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
@@ -30,7 +31,6 @@ _SELF_SIGNED = "kubelet"
 
 PairInUse = Callable[[], KeyPair | None]
 """Gives the certificate to serve with now; None: there is none, and clients are refused."""
-_REFUSAL = ssl.AlertDescription.ALERT_DESCRIPTION_INTERNAL_ERROR
 
 
 def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> KeyPair:
@@ -72,15 +72,27 @@ class ServingTls:
         self._client_ca = client_ca
         self._minimum = VERSIONS[min_version]
         self._ciphers = openssl_names(ciphers)
-        found = pair()
-        self._seen = self._look(found)
-        self.context = self._current = self._load(found)
-        self.context.sni_callback = self._greet
+        self._seen = self._look(pair())
+        self._current = self._load(pair())
+        self.context: ssl.SSLContext = _Following(self._newest)
 
-    def _load(self, pair: KeyPair | None) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    def trusts(self, connection: ssl.SSLObject | None) -> bool:
+        """Whether a client's certificate was verified by the authorities that are in force now.
+
+        A connection that was made before the file changed does not count on: its client comes
+        again. A new serving certificate alone changes nothing.
+        """
+        if connection is None or self._client_ca is None:
+            return True
+        newest = self._newest()
+        used = connection.context
+        return isinstance(used, _Loaded) and used.authorities == newest.authorities
+
+    def _load(self, pair: KeyPair | None) -> _Loaded:
+        context = _Loaded(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
-        # a resumed session would not be judged by a new authority
+        # a resumed session is not verified again. Tickets are off; what TLS 1.2 keeps by session
+        # id belongs to one context, and every change of the files makes another
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         if self._ciphers:
@@ -88,14 +100,14 @@ class ServingTls:
         if pair is not None:
             context.load_cert_chain(pair.certificate, pair.key)
         if self._client_ca is not None:
+            text = self._client_ca.read_bytes()
             context.verify_mode = ssl.CERT_OPTIONAL
-            context.load_verify_locations(str(self._client_ca))
+            context.load_verify_locations(cadata=text.decode("ascii", "replace") or "\n")
+            context.authorities = hashlib.sha256(text).digest()
         return context
 
-    def _greet(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> int | None:
+    def _newest(self) -> _Loaded:
         pair = self._pair()
-        if pair is None:
-            return _REFUSAL
         seen = self._look(pair)
         if seen != self._seen:
             self._seen = seen
@@ -105,16 +117,39 @@ class ServingTls:
                 log.warning(
                     "the new serving certificate or client authority can't be used; "
                     "the old one goes on",
-                    extra={"why": str(error), "certificate": str(pair.certificate)},
+                    extra={
+                        "why": str(error),
+                        "certificate": str(pair.certificate) if pair is not None else "none",
+                    },
                 )
-        if self._current is not self.context:
-            connection.context = self._current
-        return None
+        return self._current
 
     def _look(self, pair: KeyPair | None) -> tuple[Stamp | None, ...]:
         paths = [] if pair is None else [pair.certificate, pair.key]
         paths += [] if self._client_ca is None else [self._client_ca]
         return tuple(stamp(path) for path in paths)
+
+
+class _Loaded(ssl.SSLContext):
+    """What was in the files at one time. Never changed afterwards."""
+
+    authorities = b""
+    """Digest of the file of client authorities."""
+
+
+class _Following(ssl.SSLContext):
+    """Stands for the newest context: each connection is made with that one, from the start."""
+
+    _newest: Callable[[], ssl.SSLContext]
+
+    def __new__(cls, newest: Callable[[], ssl.SSLContext]) -> _Following:
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        made._newest = newest
+        return made
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        """A connection."""
+        return self._newest().wrap_bio(*args, **kwargs)
 
 
 def openssl_names(suites: Sequence[str]) -> str:

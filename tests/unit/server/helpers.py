@@ -163,7 +163,7 @@ async def serving(
             port=0,
             certificate=str(pki.server.certificate),
             key=str(pki.server.key),
-            client_ca=str(pki.ca.certificate),
+            client_ca=str(settings.pop("client_ca", pki.ca.certificate)),
             access=access or AccessSettings(),
             **settings,
         )

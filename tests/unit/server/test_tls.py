@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 from kubeletpy.host import signing, x509
 from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.tls import ServingTls, self_signed
-from tests.unit.server.helpers import Pki
+from tests.unit.server.helpers import Pki, make_view, serving
 
 
 async def common_name(port: int, authority: KeyPair) -> str:
@@ -75,6 +77,46 @@ async def test_a_certificate_that_has_ended_is_not_shown(tmp_path: Path) -> None
     server.close()
 
 
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+async def test_a_new_client_authority_ends_what_the_old_one_vouched_for(
+    pki: Pki, tmp_path: Path, version: str
+) -> None:
+    """A session to resume, and a connection that is open, count only under the same authority."""
+    trusted = tmp_path / "clients.crt"
+    trusted.write_bytes(pki.ca.certificate.read_bytes())
+    access = AccessSettings(always_allow=True)
+    async with serving(make_view(tmp_path), None, pki, access, client_ca=trusted) as server:
+        client = pki.context(pki.client)
+        client.maximum_version = ssl.TLSVersion[version]
+        ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+        def connect(session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
+            raw = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+            return client.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
+
+        def answer(sock: ssl.SSLSocket) -> bytes:
+            try:
+                sock.sendall(ask)
+                return sock.recv(1000)[9:12]
+            except (ConnectionError, ssl.SSLError):
+                return b""
+
+        opened = await asyncio.to_thread(connect)
+        assert await asyncio.to_thread(answer, opened) == b"200"
+        session = opened.session
+        trusted.write_bytes(pki.other_ca.certificate.read_bytes())
+        assert await asyncio.to_thread(answer, opened) == b""
+        try:
+            again = await asyncio.to_thread(connect, session)
+            assert not again.session_reused
+            assert await asyncio.to_thread(answer, again) == b""
+            again.close()
+        except (ConnectionError, ssl.SSLError):
+            pass
+        opened.close()
+        assert (await server.ask("GET", "/healthz", client=pki.stranger))[0] == 200
+
+
 def spoken(server: ssl.SSLContext, minimum: ssl.TLSVersion, maximum: ssl.TLSVersion) -> str:
     """Version and cipher that a client of these versions gets; empty when it is refused."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -123,7 +165,7 @@ def test_versions_and_ciphers_are_kept_to(
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
 def test_old_versions_are_not_spoken(pki: Pki, version: str) -> None:
     tls = ServingTls(lambda: pki.server, None, "VersionTLS10")
-    assert tls.context.minimum_version > ssl.TLSVersion[version]
+    assert spoken(tls.context, ssl.TLSVersion[version], ssl.TLSVersion[version]) == ""
 
 
 def test_without_a_certificate_one_is_made_and_kept(tmp_path: Path) -> None:
