@@ -87,7 +87,13 @@ run_section() {
     lint) ruff check . && ruff format --check . ;;
     types) mypy ;;
     imports) lint-imports ;;
-    generated) python tools/gen_cri.py --check && echo "generated code is current" ;;
+    generated)
+        local generator
+        for generator in tools/gen_*.py; do
+            python "$generator" --check || return 1
+        done
+        echo "generated files are current"
+        ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;
     sim)
         # for all test processes alike; a seed that fails is replayed with KUBELETPY_SIM_SEED

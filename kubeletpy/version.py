@@ -1,4 +1,11 @@
-"""This project's version: the one place that says it (pyproject.toml is tested against it)."""
+"""The versions: this project's (pyproject.toml is tested against it) and that of Kubernetes."""
 
 VERSION = "0.1.0"
 """Version of kubeletpy."""
+
+KUBERNETES = "1.36.0"
+"""The Kubernetes whose kubelet this agent stands for: docs/reference/README.md is of this version,
+and docs/upgrading-kubernetes.md says what to do when another is written here."""
+
+KUBERNETES_MINOR = KUBERNETES.rpartition(".")[0]
+"""Major and minor alone, as user agents say it."""

@@ -1,6 +1,7 @@
 """Write kubeletpy/api/types.py: Kubernetes objects as TypedDicts, from the OpenAPI schema.
 
-    python tools/gen_api_types.py SCHEMA.json
+    python tools/gen_api_types.py            # from docs/reference/api-schema.json
+    python tools/gen_api_types.py --check    # exits 1 if the file is not what the schema gives
 
 Objects stay plain JSON at run time, so a field that we do not know survives a round trip and
 reading a pod costs what json.loads costs; mypy still knows every field.
@@ -11,10 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import keyword
+import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "docs" / "reference" / "api-schema.json"
 OUT = ROOT / "kubeletpy" / "api" / "types.py"
 SCALARS = {"string": "str", "integer": "int", "boolean": "bool", "number": "float"}
 SPECIAL = {"Quantity": "str", "Time": "str", "MicroTime": "str", "IntOrString": "int | str"}
@@ -66,18 +69,30 @@ def render(name: str, schema: dict[str, Any]) -> str:
     return f"class {name}(TypedDict, total=False):\n{body}"
 
 
-def main() -> None:
-    """Entry point; see the module docstring."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("schema", type=Path)
-    definitions = json.loads(parser.parse_args().schema.read_text())
+def module() -> str:
+    """The whole file."""
+    definitions = json.loads(SCHEMA.read_text())
     parts = [
         render(class_name(key), value)
         for key, value in sorted(definitions.items(), key=lambda item: class_name(item[0]))
         if value.get("properties")
     ]
-    OUT.write_text(HEADER + "".join(f"\n\n{part}" for part in parts))
+    return HEADER + "".join(f"\n\n{part}" for part in parts)
+
+
+def main() -> int:
+    """Entry point; see the module docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = module()
+    if parser.parse_args().check:
+        stale = OUT.read_text() != text
+        if stale:
+            print(f"out of date: {OUT.name}; run tools/gen_api_types.py", file=sys.stderr)
+        return 1 if stale else 0
+    OUT.write_text(text)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,6 +1,7 @@
-"""Write kubeletpy/localapi/data/api-wire.json: field numbers of the API's protobuf encoding.
+"""Write the field numbers of the API's protobuf encoding into docs/reference/api-wire.json.
 
     python tools/gen_api_wire.py K8S_IO_DIRECTORY
+    python tools/gen_api_wire.py --check    # exits 1 if it has not the fields of api-schema.json
 
 The directory holds Kubernetes' Go API packages (api/core/v1/types.go, apimachinery/…). Only the
 facts of the wire are taken: of each message the field numbers, JSON names and types. A type is
@@ -13,10 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-OUT = ROOT / "kubeletpy" / "localapi" / "data" / "api-wire.json"
+REFERENCE = ROOT / "docs" / "reference"
+OUT = REFERENCE / "api-wire.json"
 PACKAGES = {
     "apimachinery/pkg/apis/meta/v1": "meta",
     "api/core/v1": "core",
@@ -115,12 +119,15 @@ class Sources:
         return fields
 
 
-def main() -> None:
-    """Write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
-    sources = Sources(parser.parse_args().directory)
-    found: dict[str, dict[str, list[str]]] = {}
+Table = dict[str, dict[str, list[str]]]
+TYPE_META = {"apiVersion", "kind"}
+"""Of an object as a whole these are not on the wire."""
+
+
+def read_sources(directory: Path) -> Table:
+    """The messages that the roots need."""
+    sources = Sources(directory)
+    found: Table = {}
     pending = list(ROOTS)
     while pending:
         name = pending.pop()
@@ -131,9 +138,50 @@ def main() -> None:
             inner = kind.removeprefix("map ").lstrip("*[]^")
             if "/" in inner:
                 pending.append(inner)
+    return found
+
+
+def json_fields(table: Table, name: str) -> set[str]:
+    """The JSON names of a message's fields, those of inlined messages among them."""
+    fields: set[str] = set()
+    for written, kind in table[name].values():
+        fields |= json_fields(table, kind[1:]) if kind.startswith("^") else {written}
+    return fields
+
+
+def differing(table: Table, definitions: dict[str, Any]) -> list[str]:
+    """Messages whose fields are not those of their OpenAPI definition."""
+    by_name = {tuple(key.split(".")[-3:]): value for key, value in definitions.items()}
+    found = []
+    for name in table:
+        package, _, message = name.partition("/")
+        definition = by_name.get((package.partition(".")[0], "v1", message), {})
+        wanted = set(definition.get("properties", ()))
+        odd = (wanted ^ json_fields(table, name)) - TYPE_META
+        if wanted and odd:  # what is only inlined has no definition
+            found.append(f"{name}: {', '.join(sorted(odd))}")
+    return found
+
+
+def main() -> int:
+    """Entry point; see the module docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path, nargs="?")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    if args.check:
+        schema = json.loads((REFERENCE / "api-schema.json").read_text())
+        wrong = differing(json.loads(OUT.read_text()), schema)
+        for each in wrong:
+            print(f"{OUT.name} and api-schema.json differ in {each}", file=sys.stderr)
+        return 1 if wrong else 0
+    if args.directory is None:
+        parser.error("name the directory of Kubernetes' Go packages, or --check")
+    found = read_sources(args.directory)
     lines = (f'"{name}":{json.dumps(found[name], separators=(",", ":"))}' for name in sorted(found))
     OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

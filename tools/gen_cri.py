@@ -1,10 +1,10 @@
 """Write kubeletpy/remote/generated/api.proto from the CRI field table, and its Python stubs.
 
-The table (a JSON file: services, enums, messages with names, numbers and types) holds the facts;
+The table, docs/reference/cri-v1.json (services, enums, messages, numbers, types), has the facts;
 the proto file is ours and has no prose. Run it after the table changes:
 
-    python tools/gen_cri.py TABLE.json      # writes api.proto, then the stubs
-    python tools/gen_cri.py --check         # exits 1 if the stubs are not what api.proto gives
+    python tools/gen_cri.py            # writes api.proto and its stubs
+    python tools/gen_cri.py --check    # exits 1 if one of them is not what the table gives
 
 The module is protoc's descriptor, handed to protobuf's builder as protoc's own modules do, but
 without their version gate, which refuses every runtime older than the protoc that wrote it. There
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs" / "reference" / "cri-v1.json"
 GENERATED = ROOT / "kubeletpy" / "remote" / "generated"
-PROTO = GENERATED / "api.proto"
 
 
 def field_line(field: dict[str, Any]) -> str:
@@ -75,14 +75,14 @@ builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, __name__, globals())
 '''
 
 
-def compile_stubs(out: Path) -> None:
+def compile_stubs(out: Path, proto: str) -> None:
     """Run protoc over api.proto: api_pb2.py around its descriptor, and api_pb2.pyi as it comes."""
     from google.protobuf import descriptor_pb2
     from grpc_tools import protoc
 
     include = out / "kubeletpy" / "remote" / "generated"
     include.mkdir(parents=True)
-    (include / "api.proto").write_text(PROTO.read_text())
+    (include / "api.proto").write_text(proto)
     described = out / "descriptor"
     arguments = [f"-I{out}", f"--descriptor_set_out={described}", f"--pyi_out={out}"]
     code = protoc.main(["protoc", *arguments, str(include / "api.proto")])
@@ -93,28 +93,24 @@ def compile_stubs(out: Path) -> None:
     (include / "api_pb2.py").write_text(MODULE.format(descriptor=descriptor))
 
 
-STUBS = ("api_pb2.py", "api_pb2.pyi")
+MADE = ("api.proto", "api_pb2.py", "api_pb2.pyi")
 
 
 def main() -> int:
     """Entry point; see the module docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", nargs="?", type=Path)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    if args.table:
-        GENERATED.mkdir(parents=True, exist_ok=True)
-        PROTO.write_text(render(json.loads(args.table.read_text())))
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary)
-        compile_stubs(out)
+        compile_stubs(out, render(json.loads(TABLE.read_text())))
         made = out / "kubeletpy" / "remote" / "generated"
         if args.check:
-            stale = [n for n in STUBS if not filecmp.cmp(made / n, GENERATED / n, shallow=False)]
+            stale = [n for n in MADE if not filecmp.cmp(made / n, GENERATED / n, shallow=False)]
             if stale:
                 print(f"out of date: {', '.join(stale)}; run tools/gen_cri.py", file=sys.stderr)
             return 1 if stale else 0
-        for name in STUBS:
+        for name in MADE:
             (GENERATED / name).write_bytes((made / name).read_bytes())
     return 0
 

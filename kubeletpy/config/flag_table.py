@@ -1,4 +1,4 @@
-"""Every command line flag of the kubelet 1.36: how to read it and what it sets. Data only.
+"""Every command line flag of the kubelet: how to read it and what it sets. Data only.
 
 Source: docs/reference/flags.csv.
 """

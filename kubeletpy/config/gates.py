@@ -1,4 +1,4 @@
-"""Feature gates: the names the kubelet 1.36 knows, their defaults, what a user may change. Pure.
+"""Feature gates: the names the kubelet knows, their defaults, what a user may change. Pure.
 
 Source: docs/reference/features.csv. A locked gate may be named only with its own default.
 """

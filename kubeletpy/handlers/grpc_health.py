@@ -14,10 +14,10 @@ import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from kubeletpy.handlers.http_request import KUBE_VERSION
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.remote.errors import code_in_words
+from kubeletpy.version import KUBERNETES_MINOR
 
 METHOD = "/grpc.health.v1.Health/Check"
 SERVING = 1
@@ -26,7 +26,7 @@ MAX_ANSWER = 64 * 1024
 
 _STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 _OPTIONS = (
-    ("grpc.primary_user_agent", f"kube-probe/{KUBE_VERSION}"),
+    ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),

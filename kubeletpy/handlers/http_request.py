@@ -13,9 +13,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kubeletpy.api import types as api
 from kubeletpy.handlers.ports import host_port, resolve_port
-
-KUBE_VERSION = "1.36"
-"""The Kubernetes version that agents of this behaviour have; servers know probes by it."""
+from kubeletpy.version import KUBERNETES_MINOR
 
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -123,7 +121,7 @@ def _headers(
         and not (name.lower() in ("user-agent", "accept") and not first[name.lower()])
     ]
     if "user-agent" not in names:
-        headers.append(("User-Agent", f"kube-{purpose}/{KUBE_VERSION}"))
+        headers.append(("User-Agent", f"kube-{purpose}/{KUBERNETES_MINOR}"))
     if "accept" not in names:
         headers.append(("Accept", "*/*"))
     return headers, first.get("host", "")

@@ -13,9 +13,9 @@ from kubeletpy.launch.errors import LaunchError
 from kubeletpy.node.facts import MachineFacts, default_route_ip, resolve
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.shutdown.plan import Period, periods
-from kubeletpy.version import VERSION
+from kubeletpy.version import KUBERNETES, VERSION
 
-KUBELET_VERSION = "v1.36.0"
+KUBELET_VERSION = f"v{KUBERNETES}"
 """The kubelet whose behaviour this agent has; the API server's skew rules go by it."""
 
 

@@ -12,9 +12,11 @@ from tools.rulebook.citations import Citation, citations
 FOLDERS = ("kubeletpy", "tests", "bench", "tools", "docs")
 OWN = (
     "tests/unit/test_citations.py",
-    "tools/rulebook/citations.py",
-    "tools/rulebook/tables.py",
+    "tests/unit/test_differences.py",
     "tools/rulebook/__init__.py",
+    "tools/rulebook/citations.py",
+    "tools/rulebook/differences.py",
+    "tools/rulebook/tables.py",
     "docs/reference/README.md",
 )
 """Files that speak of citations themselves."""

@@ -21,6 +21,7 @@ KEYS = {
     "events.csv": ("reason",),
     "metrics.csv": ("name",),
     "server.csv": ("kind", "path"),
+    "differences.csv": ("table",),
 }
 """The columns of a table whose values a citation may name."""
 HEADING = re.compile(r"^#{2,3} ([a-z]{1,2}\d*)\. ", re.M)
@@ -57,10 +58,10 @@ def keys(name: str) -> frozenset[str]:
         return frozenset(HEADING.findall((REFERENCE / name).read_text()))
     if name.endswith(".csv"):
         named = {row[column] for row in rows(name) for column in KEYS[name]}
-        groups = {key.partition(".")[0] for key in named} if name == "config.csv" else set()
+        groups = {re.split(r"[.\[{]", key)[0] for key in named} if name == "config.csv" else set()
         return frozenset(named | groups)
     table = document(name)
-    if name == "api-schema.json":
+    if name in ("api-schema.json", "api-wire.json"):
         return frozenset(table)
     if name == "api-resources.json":
         resources = table["resources"]

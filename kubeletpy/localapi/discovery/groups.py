@@ -8,24 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeletpy.localapi import resources
+from kubeletpy.version import KUBERNETES, KUBERNETES_MINOR
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy.localapi.resources import ResourceInfo
 
-GIT_VERSION = "v1.36.0"
+GIT_VERSION = f"v{KUBERNETES}"
 _EVICTION_GROUP = ("policy", "v1")
 
 
 def version_info() -> JSON:
     """The answer of /version: the API's version that we speak."""
+    major, minor = KUBERNETES_MINOR.split(".")
     return {
-        "major": "1",
-        "minor": "36",
-        "emulationMajor": "1",
-        "emulationMinor": "36",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "36",
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": minor,
         "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,25 +16,27 @@ from kubeletpy.certificates.rotation import (
     verdict,
 )
 from kubeletpy.host.pki import Certificate, Names
+from tools.rulebook.tables import rows
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "certificates.csv"
-FACTS = {row["name"]: row["value"] for row in csv.DictReader(DATA.read_text().splitlines())}
+NAMES = {row["key"]: row for row in rows("names.csv") if row["kind"] == "identity"}
+CONSTANTS = {row["name"]: row["value"] for row in rows("constants.csv") if row["area"] == "certs"}
 NODE = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))
 
 
 def test_the_names_are_the_tables() -> None:
-    common, organization = FACTS["client cert subject"].format(nodeName="n").split(" O ")
+    client, serving = NAMES["client cert subject"], NAMES["serving cert subject"]
+    common, organization = client["value"].format(nodeName="n").split(" O ")
     assert request.client_names("n") == Names(common.removeprefix("CN "), (organization,))
-    assert FACTS["client cert signer"] == request.CLIENT_SIGNER
-    assert FACTS["serving cert signer"] == request.SERVING_SIGNER
-    assert float(FACTS["client exit after expiry"].removesuffix("m")) * 60 == CLIENT_LOST_S
+    assert client["on"] == f"CSR {request.CLIENT_SIGNER}"
+    assert serving["on"] == f"CSR {request.SERVING_SIGNER}"
+    assert float(CONSTANTS["client exit after expiry"].removesuffix("m")) * 60 == CLIENT_LOST_S
 
 
 @pytest.mark.parametrize(
     ("chance", "share"), [(0.0, 0.7), (0.5, 0.8), (1.0, 0.9)], ids=["first", "middle", "last"]
 )
 def test_rotation_point(chance: float, share: float) -> None:
-    # constants table: notBefore + life*(0.7..0.9)
+    assert CONSTANTS["rotation point"] == "notBefore + life*(0.7..0.9)"
     certificate = Certificate(NODE, 1000.0, 2000.0)
     assert rotation_deadline(certificate, chance) == pytest.approx(1000 + 1000 * share)
 

@@ -1,4 +1,4 @@
-"""The page about configuration names exactly the fields that nothing in the agent depends on."""
+"""The list of differences names exactly the fields that nothing in the agent depends on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import kubeletpy
 from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.settings import KubeletSettings, attribute
+from tools.rulebook.differences import listed
 
 PACKAGE = Path(kubeletpy.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "configuration.md"
 READ_WHILE_LOADING = {
     "image_service_endpoint",  # through image_endpoint
     "merge_default_eviction_settings",  # changes evictionHard
@@ -28,10 +28,9 @@ def used() -> set[str]:
     return found
 
 
-def test_the_page_is_right() -> None:
-    section = PAGE.read_text().split("## Accepted, without effect")[1].split("\n## ")[0]
-    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    named = {attribute(name) for row in rows for name in re.findall(r"`(\w+)`", row)}
+def test_the_list_is_right() -> None:
+    rows = [each.row for each in listed("config.csv") if each.here == "no effect"]
+    named = {attribute(row) for row in rows if "." not in row}
     known = {field.name for field in fields(KubeletSettings)}
     assert named <= known
     assert named == known - used() - READ_WHILE_LOADING

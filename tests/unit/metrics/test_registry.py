@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 import subprocess
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
@@ -16,9 +14,17 @@ from kubeletpy.metrics.families import MAX_SERIES
 from kubeletpy.metrics.images import size_bucket
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.operations import OPERATIONS
+from tools.rulebook.differences import allowed
+from tools.rulebook.tables import rows
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "metrics.csv"
-ROWS = {row["name"]: row for row in csv.DictReader(DATA.read_text().splitlines())}
+OF_STATS = ("kubelet_container_log_filesystem_used_bytes",)
+"""Rendered by :mod:`kubeletpy.stats` beside the registry."""
+ROWS = {
+    row["name"]: row
+    for row in rows("metrics.csv")
+    if row["endpoint"] == "/metrics" and not allowed("metrics.csv", row["name"], "not served")
+    if row["name"] not in OF_STATS
+}
 PROCESS = {
     "process_cpu_seconds_total",
     "process_max_fds",

@@ -1,11 +1,8 @@
-"""Each metric of the kubelet is served as the kubelet does, or named with a reason in the docs."""
+"""Each metric of the kubelet is served as the kubelet does, or listed with a reason."""
 
 from __future__ import annotations
 
-import csv
 import re
-from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +11,10 @@ from kubeletpy.stats import log_metrics, resource
 from kubeletpy.stats.usage import Disks, PodDisk
 from tests.unit.metrics.test_registry import LABEL, SAMPLE, with_all_series
 from tests.unit.stats.readings import REF, pod, reading, use
+from tools.rulebook.differences import allowed
+from tools.rulebook.tables import rows
 
-ROOT = Path(__file__).resolve().parents[3]
-TABLE = (ROOT / "tests/unit/data/kubelet_metrics.csv").read_text().splitlines()
-ROWS = {(row["endpoint"], row["name"]): row for row in csv.DictReader(TABLE)}
-DOCS = (ROOT / "docs/operations.md").read_text().partition("## Metrics that are not there")[2]
-ABSENT = re.findall(r"`([\w*]+)`", DOCS.partition("\n## ")[0])
-
+ROWS = {(row["endpoint"], row["name"]): row for row in rows("metrics.csv")}
 
 HELP = re.compile(r"# HELP (\w+) (?:\[(\w+)\] )?\w")
 
@@ -70,9 +64,9 @@ LEVELS = levels()
 @pytest.mark.parametrize(("endpoint", "name"), ROWS)
 def test_it_is_served_or_explained(endpoint: str, name: str) -> None:
     row = ROWS[endpoint, name]
-    explained = any(fnmatch(name, pattern) for pattern in ABSENT)
+    explained = allowed("metrics.csv", name, "not served")
     served = SERVED[endpoint].get(name)
-    assert explained == (served is None), "docs/operations.md says which are not there"
+    assert explained == (served is None), "docs/reference/differences.csv says which are not there"
     if served is not None:
         assert served == (row["type"], set(filter(None, row["labels"].split("|"))))
 
@@ -88,8 +82,3 @@ def test_help_says_how_stable_a_metric_is(name: str, level: str) -> None:
 def test_endpoints_of_their_own_say_when_the_process_started() -> None:
     assert "process_start_time_seconds" in SERVED["/metrics/probes"]
     assert "process_start_time_seconds" in SERVED["/metrics/slis"]
-
-
-@pytest.mark.parametrize("pattern", ABSENT)
-def test_what_is_explained_is_a_metric_of_the_kubelet(pattern: str) -> None:
-    assert any(fnmatch(name, pattern) for _, name in ROWS)

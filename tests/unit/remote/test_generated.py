@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,10 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from kubeletpy.remote.generated import api_pb2 as cri
+from tools.rulebook.tables import document
 
 ROOT = Path(__file__).resolve().parents[3]
-TABLE: dict[str, Any] = json.loads((ROOT / "tests/unit/data/cri-v1.json").read_text())
+TABLE = document("cri-v1.json")
 SCALARS = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_BOOL: "bool",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +11,8 @@ from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.summary import ephemeral_storage, pod_stats, rate_key, rated, summary
 from kubeletpy.stats.usage import GroupStats
 from tests.unit.stats.readings import NOW, SECOND, SPACE, container, disks, pod, reading, stats
+from tools.rulebook.tables import rows
 
-TABLE = Path(__file__).parents[1] / "data" / "summary_fields.csv"
 NEVER = ("accelerators", "userDefinedMetrics", "pvcRef", "volumeHealthStats")
 """The kubelet does not fill the first two; volumes with claims are not mounted here."""
 OF_FILES = ("systemContainers[].rootfs", "systemContainers[].logs")
@@ -36,8 +34,7 @@ SHAPES = {
 
 
 def table() -> set[str]:
-    with TABLE.open() as file:
-        return {row["path"] for row in csv.DictReader(file)}
+    return {row["path"] for row in rows("server.csv") if row["kind"] == "stats-field"}
 
 
 def paths(value: object, path: str = "") -> set[str]:

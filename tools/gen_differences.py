@@ -1,0 +1,66 @@
+"""Write docs/differences.md from docs/reference/differences.csv.
+
+python tools/gen_differences.py            # writes the page
+python tools/gen_differences.py --check    # exits 1 if the page is not what the list gives
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from tools.rulebook import differences  # noqa: E402
+
+OUT = ROOT / "docs" / "differences.md"
+HEADER = """# What is different from the kubelet
+
+kubeletpy is built to the [fact tables](reference/README.md) of Kubernetes. What it does otherwise
+on purpose is listed here, with the reason; the tests that compare code and tables allow nothing
+else.
+
+This page is made by `tools/gen_differences.py` from `docs/reference/differences.csv`; edit that
+file.
+"""
+
+
+def cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def render() -> str:
+    """The page."""
+    parts = [HEADER]
+    for table, rows in groupby(differences.listed(), lambda each: each.table):
+        parts.append(
+            f"\n## {table}\n\n[{table}](reference/{table}) says what the kubelet does.\n\n"
+            "| row | here | because |\n| --- | --- | --- |\n"
+        )
+        for (here, why), same in groupby(rows, lambda each: (each.here, each.why)):
+            names = ", ".join(f"`{cell(each.row)}`" for each in same)
+            parts.append(f"| {names} | {cell(here)} | {cell(why)} |\n")
+    return "".join(parts)
+
+
+def main() -> int:
+    """Entry point; see the module docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = render()
+    if parser.parse_args().check:
+        stale = not OUT.exists() or OUT.read_text() != text
+        if stale:
+            print("out of date: docs/differences.md; run tools/gen_differences.py", file=sys.stderr)
+        return 1 if stale else 0
+    OUT.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
