@@ -6,6 +6,7 @@ the process ends.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -37,6 +38,10 @@ class PatientThreads(Executor):
             self._running += 1
         threading.Thread(target=self._work, name="patient", daemon=True).start()
         return future
+
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it on a thread and wait for it; a cancellation does not wait."""
+        return await asyncio.wrap_future(self.submit(fn, *args, **kwargs))
 
     def _work(self) -> None:
         while True:

@@ -17,6 +17,8 @@ from kubeletpy.host.held_fd import HeldFd
 from kubeletpy.server.logs.rotation_plan import COMPRESSED
 
 BLOCK = 256 << 10
+SLICE = 16 * BLOCK
+"""Bytes that are looked at for the beginning of a tail before others have their turn."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -74,11 +76,15 @@ class LogFile:
                 return False
         return False
 
-    def seek_tail(self, lines: int) -> None:
-        """Go where that many lines are left, looking at no more of the file than needed."""
+    def look_for_tail(self, search: TailSearch) -> bool:
+        """Search on for a while, and go there when it is found; whether it is (or closed)."""
         with self._held.in_use() as fd:
-            if fd >= 0:
-                os.lseek(fd, tail_offset(fd, lines), os.SEEK_SET)
+            if fd < 0:
+                return True
+            if not search.look(fd):
+                return False
+            os.lseek(fd, search.offset, os.SEEK_SET)
+            return True
 
     def is_current(self) -> bool:
         """Whether it is still what is at its path."""
@@ -113,22 +119,36 @@ class _Unpacker:
         return b""
 
 
-def tail_offset(fd: int, lines: int) -> int:
-    """Where the last ``lines`` complete lines begin (and what follows the last newline)."""
-    size = os.fstat(fd).st_size
-    end, seen = size, 0
-    while end > 0:
-        begin = max(0, end - BLOCK)
-        block = os.pread(fd, end - begin, begin)
-        here = block.count(b"\n")
-        if seen + here > lines:
-            at = len(block)
-            for _ in range(lines + 1 - seen):
-                at = block.rfind(b"\n", 0, at)
-            return begin + at + 1
-        seen += here
-        end = begin
-    return 0
+class TailSearch:
+    """Where the last ``lines`` complete lines begin (and what follows the last newline).
+
+    In slices, because a file may be as long as anybody likes without a line in it.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self._lines = lines
+        self._end: int | None = None
+        self._seen = 0
+        self.offset = 0
+
+    def look(self, fd: int) -> bool:
+        """Look at SLICE bytes more, from the end; whether ``offset`` is known. Raises OSError."""
+        if self._end is None:
+            self._end = os.fstat(fd).st_size
+        stop = max(0, self._end - SLICE)
+        while self._end > stop:
+            begin = max(0, self._end - BLOCK)
+            block = os.pread(fd, self._end - begin, begin)
+            here = block.count(b"\n")
+            if self._seen + here > self._lines:
+                at = len(block)
+                for _ in range(self._lines + 1 - self._seen):
+                    at = block.rfind(b"\n", 0, at)
+                self.offset = begin + at + 1
+                return True
+            self._seen += here
+            self._end = begin
+        return self._end == 0
 
 
 def open_folder_of(root: str, path: str) -> tuple[int, str]:

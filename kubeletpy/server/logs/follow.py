@@ -13,12 +13,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from kubeletpy.host.inotify import DirectoryWatches
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.server.logs.choice import LogOptions
-from kubeletpy.server.logs.files import LogFile
+from kubeletpy.server.logs.files import LogFile, TailSearch
 from kubeletpy.server.logs.records import Formatter
 from kubeletpy.server.logs.succession import open_next
 
+READERS = 4
+"""Threads that read logs for clients; pods are started by others."""
 LOOK_S = 10.0
 """How long nothing may be heard of a file before it is looked at all the same."""
 
@@ -59,6 +62,7 @@ class LogStreams:
         self._cache = cache
         self._changes = PodChanges(cache)
         self._watches = DirectoryWatches()
+        self._threads = PatientThreads(READERS)
 
     def close(self) -> None:
         """Stop watching."""
@@ -66,16 +70,18 @@ class LogStreams:
 
     async def open(self, path: str) -> LogFile:
         """A container's current log. Raises OSError."""
-        return await asyncio.to_thread(LogFile, self._root, path)
+        return await self._threads.run(LogFile, self._root, path)
 
     async def send(
         self, log: LogFile, uid: str, container_id: str, options: LogOptions, write: Write
     ) -> None:
         """Send what is asked for; closes ``log``. Raises OSError, and what ``write`` does."""
-        reading = _Reading(log, self._root, options)
+        reading = _Reading(log, self._root, options, self._threads)
         try:
             if options.tail is not None:
-                await asyncio.to_thread(log.seek_tail, options.tail)
+                search = TailSearch(options.tail)
+                while not await self._threads.run(log.look_for_tail, search):
+                    pass  # a client that goes away ends it here
             if options.follow:
                 await self._follow(reading, uid, container_id, write)
             else:
@@ -122,8 +128,11 @@ class LogStreams:
 class _Reading:
     """One client's place in a log."""
 
-    def __init__(self, log: LogFile, root: str, options: LogOptions) -> None:
+    def __init__(
+        self, log: LogFile, root: str, options: LogOptions, threads: PatientThreads
+    ) -> None:
         self._log = log
+        self._threads = threads
         self._root = root
         self.path = log.path
         self._left_since: float | None = None
@@ -144,7 +153,7 @@ class _Reading:
     async def to_the_end(self, write: Write) -> None:
         """Send all that is in the file now."""
         while not self.done:
-            ended, text = await asyncio.to_thread(self._step)
+            ended, text = await self._threads.run(self._step)
             if text:
                 await write(text)
             if ended:
@@ -155,7 +164,7 @@ class _Reading:
 
         ``ended``: the container is, nothing more will be heard of its files.
         """
-        new = await asyncio.to_thread(open_next, self._root, self._log)
+        new = await self._threads.run(open_next, self._root, self._log)
         if new is None:
             return False
         try:
@@ -177,7 +186,7 @@ class _Reading:
             self._left_since = now
         if now - self._left_since > CLOSED_WITHIN_S:
             return False
-        return await asyncio.to_thread(self._log.is_written)
+        return await self._threads.run(self._log.is_written)
 
     async def finish(self, write: Write) -> None:
         """Send a last line that has no newline."""

@@ -15,6 +15,7 @@ from email.utils import formatdate
 
 from aiohttp import web
 
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_logs import journal
 from kubeletpy.server.node_logs.files import Entry, RefusedPath, open_entry
@@ -37,6 +38,8 @@ QUERY_S = 30.0
 MAX_OUTPUT = 256 << 20
 """Bytes that a query answers with."""
 QUERIES_AT_ONCE = 4
+READERS = 4
+"""Threads that read files for clients; pods are started by others."""
 _TEXT = "text/plain; charset=utf-8"
 _SAFE = {"X-Content-Type-Options": "nosniff"}
 
@@ -54,6 +57,7 @@ class NodeLogs:
         self._queries = queries
         self._write_timeout = write_timeout or None
         self._under_way = 0
+        self._threads = PatientThreads(READERS)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer."""
@@ -80,7 +84,7 @@ class NodeLogs:
                 if not request.path.endswith("/"):
                     last = request.raw_path.partition("?")[0].rpartition("/")[2]
                     return web.Response(status=301, headers={"Location": f"./{last}/"})
-                page = await asyncio.to_thread(entry.listing)
+                page = await self._threads.run(entry.listing)
                 return web.Response(text=page, content_type="text/html", headers=_SAFE)
             return await self._send(request, entry, path)
         finally:
@@ -88,7 +92,7 @@ class NodeLogs:
 
     async def _open(self, path: str) -> Entry:
         try:
-            return await asyncio.to_thread(open_entry, self._root, path)
+            return await self._threads.run(open_entry, self._root, path)
         except RefusedPath as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
         except (FileNotFoundError, NotADirectoryError):
@@ -123,7 +127,7 @@ class NodeLogs:
         response.content_length = end - start
         await response.prepare(request)
         try:
-            while start < end and (data := await asyncio.to_thread(entry.read, start, end)):
+            while start < end and (data := await self._threads.run(entry.read, start, end)):
                 await self._write(response, data)
                 start += len(data)
         except (OSError, TimeoutError) as error:
@@ -186,7 +190,7 @@ class NodeLogs:
     async def _send_service_file(self, response: web.StreamResponse, service: str) -> None:
         for name in file_names(service):
             try:
-                entry = await asyncio.to_thread(open_entry, self._root, name)
+                entry = await self._threads.run(open_entry, self._root, name)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
@@ -197,7 +201,7 @@ class NodeLogs:
                 if entry.is_directory:
                     continue
                 sent, end = 0, min(entry.size, MAX_OUTPUT)
-                while sent < end and (data := await asyncio.to_thread(entry.read, sent, end)):
+                while sent < end and (data := await self._threads.run(entry.read, sent, end)):
                     await response.write(data)
                     sent += len(data)
                 return

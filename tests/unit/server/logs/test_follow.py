@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,3 +252,20 @@ async def test_a_slow_client_holds_back_the_reading(container: Container) -> Non
     gate.set()
     await task
     assert sum(pieces) == 3000 * 1001
+
+
+async def test_a_tail_that_is_nowhere_ends_with_its_client(tmp_path: Path) -> None:
+    """A terabyte without a line: looked through in slices, by threads that do nothing else."""
+    one = Container(tmp_path)
+    os.truncate(one.path, 1 << 40)
+    clients = [await one.follow(tail=1) for _ in range(40)]
+    async with asyncio.timeout(5):
+        for _ in range(20):
+            await asyncio.to_thread(lambda: None)
+    for client in clients:
+        client.cancel()
+    await asyncio.wait(clients, timeout=5)
+    assert all(client.cancelled() for client in clients)
+    async with asyncio.timeout(5):
+        while any(thread.name == "patient" for thread in threading.enumerate()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ from kubeletpy.server.logs.choice import (
     container_id,
     read_options,
 )
-from kubeletpy.server.logs.files import BLOCK, LogFile, UnsafeLogPath, tail_offset
+from kubeletpy.server.logs.files import BLOCK, LogFile, TailSearch, UnsafeLogPath
 from kubeletpy.server.logs.records import MAX_LINE, Formatter
 from kubeletpy.server.logs.rotation_plan import plan_rotation, rotated_name
 
@@ -134,7 +134,10 @@ def test_the_tail(tmp_path: Path, size: int, wanted: int) -> None:
     (tmp_path / "log").write_bytes(text)
     fd = os.open(tmp_path / "log", os.O_RDONLY)
     try:
-        offset = tail_offset(fd, wanted)
+        search = TailSearch(wanted)
+        while not search.look(fd):
+            pass
+        offset = search.offset
     finally:
         os.close(fd)
     assert text[offset:].count(b"\n") == min(wanted, text.count(b"\n"))
