@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +27,20 @@ CACHED = 2048
 """Answers of each kind that are kept."""
 REVIEW_S = 10.0
 REVIEWS_AT_ONCE = 16
+"""Of permissions, and of tokens that have been good before: each kind has so many of its own."""
+STRANGERS_AT_ONCE = 8
+"""Reviews of tokens that nobody has seen yet."""
+STRANGERS_WAITING = 64
+STRANGERS_OF_ONE = 16
+"""Those of one address."""
 
 
 class AccessError(Exception):
     """It can't be found out whether a client may."""
+
+
+class Busy(AccessError):
+    """Too many tokens that nobody knows wait for a review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +68,27 @@ class Access:
         self._settings = settings
         self._identities: ExpiringCache[bytes, Identity | None] = ExpiringCache(CACHED)
         self._decisions: ExpiringCache[tuple[Identity, str, str], bool] = ExpiringCache(CACHED)
+        self._unknown: ExpiringCache[bytes, Identity | None] = ExpiringCache(CACHED)
+        """Apart, so that made-up tokens push no good one out."""
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+        """Digests of tokens that were good; the last one used last."""
         self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
+        self._known_slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
+        self._stranger_slots = asyncio.Semaphore(STRANGERS_AT_ONCE)
+        self._waiting: Counter[str] = Counter()
 
     async def authenticate(
-        self, certificate: Mapping[str, Any] | None, authorization: str
+        self, certificate: Mapping[str, Any] | None, authorization: str, source: str = ""
     ) -> Identity | None:
         """Who asks; None: 401.
 
         Args:
             certificate: the verified client certificate, if there is one.
             authorization: the header; empty if there is none.
+            source: the client's address.
+
+        Raises:
+            Busy: too many tokens are new.
         """
         found = of_certificate(certificate, self._clock.now())
         if found is not None:
@@ -74,10 +96,8 @@ class Access:
         kind, _, token = authorization.partition(" ")
         token = token.strip()
         if kind.lower() == "bearer" and token and self._settings.token_reviews:
-            return await self._identities.get(
-                hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest(),
-                lambda: self._review_token(token),
-            )
+            digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+            return await self._of_token(digest, token, source)
         return ANONYMOUS if self._settings.anonymous else None
 
     async def authorize(self, identity: Identity, verb: str, subresources: tuple[str, ...]) -> bool:
@@ -96,9 +116,40 @@ class Access:
                 return True
         return False
 
-    async def _review_token(self, token: str) -> tuple[Identity | None, float]:
+    async def _of_token(self, digest: bytes, token: str, source: str) -> Identity | None:
+        if digest in self._good:
+            self._good.move_to_end(digest)
+            found = await self._identities.get(
+                digest, lambda: self._review_token(token, self._known_slots)
+            )
+            if found is None:
+                self._good.pop(digest, None)
+            return found
+
+        async def review() -> tuple[Identity | None, float]:
+            busy = self._waiting.total() >= STRANGERS_WAITING
+            if busy or self._waiting[source] >= STRANGERS_OF_ONE:
+                raise Busy("too many new tokens wait to be reviewed")
+            self._waiting[source] += 1
+            try:
+                return await self._review_token(token, self._stranger_slots)
+            finally:
+                self._waiting[source] -= 1
+                self._waiting += Counter()  # drops those at zero
+
+        found = await self._unknown.get(digest, review)
+        if found is not None:
+            self._good[digest] = None
+            if len(self._good) > CACHED:
+                self._good.popitem(last=False)
+            self._identities.keep(digest, found, self._settings.token_ttl)
+        return found
+
+    async def _review_token(
+        self, token: str, slots: asyncio.Semaphore
+    ) -> tuple[Identity | None, float]:
         try:
-            review = await self._review(TOKENREVIEWS, {"token": token})
+            review = await self._review(TOKENREVIEWS, {"token": token}, slots)
         except AccessError as error:
             log.warning("a token can't be reviewed", extra={"why": str(error)})
             return None, 0.0
@@ -124,16 +175,16 @@ class Access:
             spec["uid"] = identity.uid
         if identity.extra:
             spec["extra"] = {key: list(values) for key, values in identity.extra}
-        review = await self._review(SUBJECTACCESSREVIEWS, spec)
+        review = await self._review(SUBJECTACCESSREVIEWS, spec, self._slots)
         allowed = (review.get("status") or {}).get("allowed") is True
         return allowed, self._settings.allowed_ttl if allowed else self._settings.refused_ttl
 
-    async def _review(self, resource: Any, spec: JSON) -> JSON:
+    async def _review(self, resource: Any, spec: JSON, slots: asyncio.Semaphore) -> JSON:
         if self._api is None:
             raise AccessError("there is no API to ask (no --kubeconfig)")
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         try:
-            async with asyncio.timeout(REVIEW_S), self._slots:
+            async with asyncio.timeout(REVIEW_S), slots:
                 return await self._api.create(resource, obj)
         except (ApiError, TimeoutError) as error:
             raise AccessError(f"{resource.kind}: {error or 'no answer in time'}") from error

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.server.access import Access, AccessError
+from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import BACKLOG, limited, small_tls_buffers
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
@@ -172,10 +172,12 @@ class AgentServer:
                 # closed without an answer, as an idle connection may be: the client comes again
                 transport.abort()
                 raise ConnectionResetError("the client's authority has changed")
-        identity = await self._access.authenticate(
-            certificate,
-            request.headers.get("Authorization", ""),
-        )
+        try:
+            identity = await self._access.authenticate(
+                certificate, request.headers.get("Authorization", ""), request.remote or ""
+            )
+        except Busy as error:
+            raise web.HTTPTooManyRequests(text=f"{error}\n", headers={"Retry-After": "1"}) from None
         if identity is None:
             raise web.HTTPUnauthorized(text="Unauthorized")
         verb = verb_of(request.method)

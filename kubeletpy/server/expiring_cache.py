@@ -45,7 +45,10 @@ class ExpiringCache(Generic[K, V]):
         self._under_way.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             return
-        value, seconds = done.result()
+        self.keep(key, *done.result())
+
+    def keep(self, key: K, value: V, seconds: float) -> None:
+        """Keep an answer that is known from elsewhere."""
         if seconds <= 0:
             return
         self._kept[key] = (value, asyncio.get_running_loop().time() + seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.server.access import Access, AccessSettings
+from kubeletpy.server.access import Access, AccessSettings, Busy
 from kubeletpy.server.identity import Identity
 from tests.unit.server.helpers import Reviewer
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -46,3 +46,34 @@ async def test_each_answer_has_its_own_time() -> None:
     assert await access.authorize(BOB, "get", ("metrics",)), "50 s from the first review"
     await asyncio.sleep(10)
     assert not await access.authorize(BOB, "get", ("metrics",))
+
+
+@on_virtual_time
+async def test_made_up_tokens_take_no_place_of_known_ones() -> None:
+    """The API is slow: who was known before is known again, who is new is told to come later."""
+
+    class Slow(Reviewer):
+        async def create(self, *given: object, **named: object) -> dict[str, object]:
+            await asyncio.sleep(2)
+            return await super().create(*given, **named)  # type: ignore[arg-type]
+
+    api = Slow()
+    api.tokens["good"] = {"username": "bob"}
+    access = Access(api, "node-1", AccessSettings(token_ttl=20), LoopClock())  # type: ignore[arg-type]
+    assert await access.authenticate(None, "Bearer good", "10.0.0.1") == BOB
+    flood = [
+        asyncio.create_task(access.authenticate(None, f"Bearer {n}", f"10.0.1.{n % 3}"))
+        for n in range(3000)
+    ]
+    await asyncio.sleep(21)
+    flood += [
+        asyncio.create_task(access.authenticate(None, f"Bearer again {n}", f"10.0.2.{n % 9}"))
+        for n in range(3000)
+    ]
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(2.5):
+        assert await access.authenticate(None, "Bearer good", "10.0.0.1") == BOB
+    ended = await asyncio.gather(*flood, return_exceptions=True)
+    refused = [each for each in ended if isinstance(each, Busy)]
+    assert len(refused) > 5500
+    assert len([each for each in ended if each is None]) == 6000 - len(refused)
