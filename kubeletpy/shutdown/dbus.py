@@ -1,70 +1,56 @@
-"""A connection to a D-Bus: calls, replies, signals, passed files.
+"""A connection to a D-Bus: calls, signals, passed files; the protocol is the library's.
 
-Source: D-Bus specification 0.43 (EXTERNAL authentication, unix file descriptors). Must never keep
-files that nobody asked for, nor more messages than its queue holds.
+Import this where it is used: few nodes are configured to talk to a bus. Must never keep files that
+nobody waits for (one may be a lock on the machine's shutdown), nor more signals than its queue
+holds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import socket
-import struct
-from collections import deque
 from typing import Any
 
-from kubeletpy.shutdown.dbus_message import CALL, ERROR, RETURN, DBusError, Message, decode, encode
+from dbus_fast import BusType, Message, MessageType
+from dbus_fast.aio import MessageBus
+from dbus_fast.errors import DBusFastError
 
-MAX_FILES = 4
+from kubeletpy.shutdown.logind import DBusError
+
 CALL_TIMEOUT_S = 10.0
+MAX_SIGNALS = 64
+DAEMON = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
+_OVER = "the bus closed the connection"
 
 
 class Bus:
-    """A connection to a bus. One task reads; what is no reply goes to :meth:`receive`."""
+    """A connection to a bus. :meth:`connect` makes one."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._serial = 0
-        self._data = b""
-        self._files: deque[int] = deque()
-        self._replies: dict[int, asyncio.Future[Message]] = {}
-        self._others: asyncio.Queue[Message | None] = asyncio.Queue(64)
-        self._reading: asyncio.Task[None] | None = None
-        self.name = ""
+    def __init__(self, bus: MessageBus) -> None:
+        self._bus = bus
+        self._files: dict[int, list[int]] = {}
+        """Of calls under way, by serial number: the files of their replies."""
+        self._signals: asyncio.Queue[Message | None] = asyncio.Queue(MAX_SIGNALS)
+        self._following: asyncio.Task[None]
+        bus.add_message_handler(self._received)
 
     @classmethod
-    async def connect(cls, path: str) -> Bus:
-        """Connect and introduce ourselves. Raises OSError, DBusError."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.setblocking(False)
-        bus = cls(connection)
-        try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
-                await asyncio.get_running_loop().sock_connect(connection, path)
-                await bus._authenticate()
-                bus._reading = asyncio.get_running_loop().create_task(bus._read())
-                daemon = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
-                hello = await bus.call(*daemon, "Hello")
-        except BaseException:
-            await bus.close()
-            raise
-        bus.name = str(hello.body[0]) if hello.body else ""
-        return bus
+    async def connect(cls, address: str | None = None) -> Bus:
+        """Connect to the bus at an address, or to the system's.
 
-    async def _authenticate(self) -> None:
-        loop = asyncio.get_running_loop()
-        uid = str(os.geteuid()).encode().hex().encode()
-        for say, expect in ((b"\0AUTH EXTERNAL " + uid, b"OK"), (b"NEGOTIATE_UNIX_FD", b"AGREE")):
-            await loop.sock_sendall(self._socket, say + b"\r\n")
-            line = b""
-            while not line.endswith(b"\r\n") and len(line) < 512:
-                got = await loop.sock_recv(self._socket, 512 - len(line))
-                if not got:
-                    raise DBusError("the bus closed the connection while we introduced ourselves")
-                line += got
-            if not line.startswith(expect):
-                raise DBusError(f"the bus refused us: {line.decode(errors='replace').strip()}")
-        await loop.sock_sendall(self._socket, b"BEGIN\r\n")
+        Raises:
+            OSError: nobody is there; TimeoutError: nobody answers.
+            DBusError: it is no bus, it refuses us, or the address is none.
+        """
+        try:
+            made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True))
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await made._bus.connect()
+        except (DBusFastError, EOFError, ValueError) as error:
+            raise DBusError(str(error) or _OVER) from error
+        made._following = asyncio.create_task(made._until_over(), name="dbus")
+        return made
 
     async def call(
         self,
@@ -75,113 +61,72 @@ class Bus:
         signature: str = "",
         *arguments: Any,
     ) -> Message:
-        """Call a method; the reply. Raises DBusError, OSError, TimeoutError."""
+        """Call a method; the reply, whose files are the caller's.
+
+        Raises:
+            DBusError, OSError, TimeoutError.
+        """
+        if self._following.done():
+            raise DBusError(_OVER)
         message = Message(
-            CALL,
-            path=path,
-            interface=interface,
-            member=member,
-            destination=destination,
+            destination,
+            path,
+            interface,
+            member,
             signature=signature,
-            body=arguments,
+            body=list(arguments),
+            serial=self._bus.next_serial(),
         )
-        self._serial += 1
-        message.serial = serial = self._serial
-        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._replies[serial] = reply
+        self._files[message.serial] = []
         try:
-            await self.send(message)
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                answer = await reply
+                answer = await self._bus.call(message)
+            if answer.message_type is MessageType.ERROR:
+                text = answer.body[0] if answer.body else ""
+                raise DBusError(f"{interface}.{member}: {answer.error_name}: {text}")
+        except BaseException as error:
+            _close(self._files[message.serial])
+            if isinstance(error, DBusFastError | EOFError):
+                raise DBusError(str(error) or _OVER) from error
+            raise
         finally:
-            self._replies.pop(serial, None)
-        if answer.kind == ERROR:
-            text = answer.body[0] if answer.body else ""
-            raise DBusError(f"{interface}.{member}: {answer.error}: {text}")
+            del self._files[message.serial]
         return answer
 
-    async def send(self, message: Message) -> None:
-        """Send a message; gives it a serial number if it has none."""
-        if not message.serial:
-            self._serial += 1
-            message.serial = self._serial
-        data = encode(message)
-        if message.files:
-            sent = socket.send_fds(self._socket, [data], message.files)
-            data = data[sent:]
-        await asyncio.get_running_loop().sock_sendall(self._socket, data)
-
     async def receive(self) -> Message:
-        """The next message that is no reply to us. Raises DBusError: the connection is over."""
-        message = await self._others.get()
+        """The next signal. Raises DBusError: the connection is over."""
+        message = await self._signals.get()
         if message is None:
-            raise DBusError("the bus closed the connection")
+            raise DBusError(_OVER)
         return message
 
     async def close(self) -> None:
         """End the connection."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
-        for fd in self._files:
-            os.close(fd)
-        self._files.clear()
-        self._socket.close()
+        self._bus.disconnect()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await self._following
 
-    async def _read(self) -> None:
-        try:
-            while True:
-                while (found := decode(self._data)) is not None:
-                    message, size = found
-                    self._data = self._data[size:]
-                    wanted = min(message.files_count, len(self._files))
-                    message.files = [self._files.popleft() for _ in range(wanted)]
-                    self._deliver(message)
-                await self._more()
-        except (OSError, DBusError, struct.error) as error:
-            self._fail(DBusError(f"the connection to the bus is over: {error}"))
-
-    def _deliver(self, message: Message) -> None:
-        if message.kind in (RETURN, ERROR):
-            reply = self._replies.get(message.reply_to)
-            if reply is not None and not reply.done():
-                reply.set_result(message)
-                return
-        elif not self._others.full():
-            self._others.put_nowait(message)
+    def _received(self, message: Message) -> None:
+        awaited = self._files.get(message.reply_serial)
+        if message.message_type is MessageType.METHOD_RETURN and awaited is not None:
+            for descriptor in message.unix_fds:
+                os.set_inheritable(descriptor, False)
+            awaited += message.unix_fds
             return
-        for fd in message.files:
-            os.close(fd)
+        _close(message.unix_fds)
+        if message.message_type is MessageType.SIGNAL and not self._signals.full():
+            self._signals.put_nowait(message)
 
-    def _fail(self, error: DBusError) -> None:
-        for reply in self._replies.values():
-            if not reply.done():
-                reply.set_exception(error)
-        if self._others.full():
-            self._others.get_nowait()
-        self._others.put_nowait(None)
-
-    async def _more(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                data, files, _, _ = socket.recv_fds(self._socket, 16384, MAX_FILES)
-                break
-            except BlockingIOError:
-                readable = loop.create_future()
-                loop.add_reader(self._socket, _wake, readable)
-                try:
-                    await readable
-                finally:
-                    loop.remove_reader(self._socket)
-        self._files.extend(files)
-        while len(self._files) > MAX_FILES:
-            os.close(self._files.popleft())
-        if not data:
-            raise DBusError("closed by the bus")
-        self._data += data
+    async def _until_over(self) -> None:
+        # whatever ended it: who calls or receives is told that it is over
+        with contextlib.suppress(Exception):
+            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+        if self._signals.full():
+            self._signals.get_nowait()
+        self._signals.put_nowait(None)
 
 
-def _wake(readable: asyncio.Future[None]) -> None:
-    if not readable.done():
-        readable.set_result(None)
+def _close(descriptors: list[int]) -> None:
+    for each in descriptors:
+        os.close(each)

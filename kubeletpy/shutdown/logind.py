@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kubeletpy.shutdown.dbus import Bus
-from kubeletpy.shutdown.dbus_message import SIGNAL, DBusError
+if TYPE_CHECKING:
+    from kubeletpy.shutdown.dbus import Bus
 
 LOGIN1 = "org.freedesktop.login1"
 PATH = "/org/freedesktop/login1"
 MANAGER = "org.freedesktop.login1.Manager"
 MATCH = f"type='signal',interface='{MANAGER}',member='PrepareForShutdown',path='{PATH}'"
 DROP_IN = Path("/etc/systemd/logind.conf.d/99-kubelet.conf")
-BUS = "/run/dbus/system_bus_socket"
 SIGHUP = 1
+
+
+class DBusError(Exception):
+    """The bus, or who was called, said no; or what came was no D-Bus."""
 
 
 class NoLogind(Exception):
@@ -51,17 +54,6 @@ class Logind(Protocol):
         ...
 
 
-def bus_path(address: str) -> str:
-    """The socket of ``DBUS_SYSTEM_BUS_ADDRESS``, or the usual one."""
-    for one in address.split(";"):
-        transport, _, rest = one.partition(":")
-        for item in rest.split(","):
-            key, _, value = item.partition("=")
-            if transport == "unix" and key == "path":
-                return value
-    return BUS
-
-
 class SystemLogind:
     """The machine's logind over the system bus."""
 
@@ -70,17 +62,22 @@ class SystemLogind:
         self._drop_in = drop_in
 
     @classmethod
-    async def connect(cls, path: str | None = None, drop_in: Path = DROP_IN) -> SystemLogind:
-        """Raises NoLogind: there is no system bus; OSError, DBusError: it does not work now."""
-        path = path or bus_path(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS", ""))
+    async def connect(cls, address: str | None = None, drop_in: Path = DROP_IN) -> SystemLogind:
+        """Connect over the bus at an address, or the system's (DBUS_SYSTEM_BUS_ADDRESS).
+
+        Raises:
+            NoLogind: there is no system bus.
+            OSError, DBusError: it does not work now.
+        """
+        from kubeletpy.shutdown.dbus import DAEMON, Bus
+
         try:
-            bus = await Bus.connect(path)
+            bus = await Bus.connect(address)
         except FileNotFoundError as error:
-            raise NoLogind(f"there is no system bus at {path}") from error
+            raise NoLogind(f"there is no system bus: {error}") from error
         made = cls(bus, drop_in)
         try:
-            daemon = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
-            await bus.call(*daemon, "AddMatch", "s", MATCH)
+            await bus.call(*DAEMON, "AddMatch", "s", MATCH)
         except BaseException:
             await bus.close()
             raise
@@ -92,9 +89,11 @@ class SystemLogind:
         reply = await self._bus.call(
             LOGIN1, PATH, MANAGER, "Inhibit", "ssss", "shutdown", "kubelet", why, "delay"
         )
-        if len(reply.files) != 1:
+        if len(reply.unix_fds) != 1:
+            for each in reply.unix_fds:
+                os.close(each)
             raise DBusError("logind gave no lock")
-        return reply.files[0]
+        return int(reply.unix_fds[0])
 
     async def max_delay(self) -> float:
         """See the Protocol."""
@@ -107,9 +106,9 @@ class SystemLogind:
     async def _property(self, name: str) -> Any:
         properties = (LOGIN1, PATH, "org.freedesktop.DBus.Properties")
         reply = await self._bus.call(*properties, "Get", "ss", MANAGER, name)
-        if not reply.body:
+        if reply.signature != "v":
             raise DBusError(f"logind does not tell {name}")
-        return reply.body[0]
+        return reply.body[0].value
 
     async def raise_max_delay(self, seconds: int) -> None:
         """Write a drop-in file and have logind read its configuration again."""
@@ -135,11 +134,10 @@ class SystemLogind:
         """See the Protocol."""
         while True:
             message = await self._bus.receive()
-            if (
-                message.kind == SIGNAL
-                and message.member == "PrepareForShutdown"
-                and message.interface == MANAGER
-                and len(message.body) == 1
+            if (message.interface, message.member, message.signature) == (
+                MANAGER,
+                "PrepareForShutdown",
+                "b",
             ):
                 return bool(message.body[0])
 

@@ -18,8 +18,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.shutdown.dbus_message import DBusError
-from kubeletpy.shutdown.logind import Logind, NoLogind
+from kubeletpy.shutdown.logind import DBusError, Logind, NoLogind
 from kubeletpy.shutdown.plan import Group, Period, ended_status, grace, groups
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LAZY = {"cryptography": {"kubeletpy.host.x509", "kubeletpy.host.signing"}}
+LAZY = {
+    "cryptography": {"kubeletpy.host.x509", "kubeletpy.host.signing"},
+    "dbus_fast": {"kubeletpy.shutdown.dbus"},
+}
 """Libraries that cost much, and the modules that load them: each is imported where it is used."""
 
 _CODE = """

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.shutdown.dbus import Bus
-from kubeletpy.shutdown.dbus_message import CALL, RETURN, Message
+from dbus_fast import Message, MessageType, Variant
+from dbus_fast.aio import MessageBus
+
 from kubeletpy.shutdown.logind import LOGIN1, MANAGER, PATH
 from tools.env.waiting import wait_until
 
@@ -33,15 +35,18 @@ class FakeLogind:
 
     def __init__(self, directory: Path, delay_s: int = 5) -> None:
         self.socket = directory / "bus"
+        self.address = f"unix:path={self.socket}"
         self.delay_us = delay_s * 1_000_000
-        self.raised_to: list[str] = []
+        self.raised_to: list[list[Any]] = []
+        self.slow = 0.0
+        """Seconds that a lock takes to come."""
+        self.passed = threading.Event()
         self._directory = directory
         self._locks: list[int] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._daemon: subprocess.Popen[bytes] | None = None
-        self._bus: Bus | None = None
-        self._serving: Any = None
+        self._bus: MessageBus | None = None
 
     def __enter__(self) -> FakeLogind:
         file = self._directory / "bus.conf"
@@ -68,7 +73,7 @@ class FakeLogind:
         subprocess.run(
             [
                 "dbus-send",
-                f"--bus=unix:path={self.socket}",
+                f"--bus={self.address}",
                 "--type=signal",
                 PATH,
                 f"{MANAGER}.PrepareForShutdown",
@@ -92,36 +97,42 @@ class FakeLogind:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _start(self) -> None:
-        self._bus = bus = await Bus.connect(str(self.socket))
-        daemon = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
+        bus = MessageBus(self.address, negotiate_unix_fd=True)
+        self._bus = await bus.connect()
+        self._bus.add_message_handler(self._answer)
         for name in (LOGIN1, "org.freedesktop.systemd1"):
-            await bus.call(*daemon, "RequestName", "su", name, 0)
-        self._serving = asyncio.ensure_future(self._serve(bus))
+            await self._bus.request_name(name)
 
     async def _stop(self) -> None:
-        self._serving.cancel()
         assert self._bus is not None
-        await self._bus.close()
+        self._bus.disconnect()
+        with contextlib.suppress(EOFError, OSError):  # a test may have ended the daemon
+            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
-    async def _serve(self, bus: Bus) -> None:
-        while True:
-            call = await bus.receive()
-            if call.kind != CALL:
-                continue
-            answer = Message(RETURN, reply_to=call.serial, destination=call.sender)
-            if call.member == "Inhibit":
-                assert (call.body[0], call.body[3]) == ("shutdown", "delay")
-                reading, writing = os.pipe()
-                os.set_blocking(reading, False)
-                self._locks.append(reading)
-                answer.signature, answer.body, answer.files = "h", (0,), [writing]
-            elif call.member == "Get" and call.body[1] == "InhibitDelayMaxUSec":
-                answer.signature, answer.body = "v", (("t", self.delay_us),)
-            elif call.member == "Get":
-                answer.signature, answer.body = "v", (("b", False),)
-            elif call.member == "KillUnit":
-                self.raised_to.append(str(call.body))
-                self.delay_us = 60_000_000
-            await bus.send(answer)
-            for fd in answer.files:
-                os.close(fd)
+    def _answer(self, call: Message) -> Message | bool | None:
+        if call.message_type is not MessageType.METHOD_CALL:
+            return None
+        if call.member == "Inhibit":
+            assert (call.body[0], call.body[3]) == ("shutdown", "delay")
+            reading, writing = os.pipe()
+            os.set_blocking(reading, False)
+            self._locks.append(reading)
+            self._loop.call_later(self.slow, self._pass, call, writing)
+            return True
+        if call.member == "Get" and call.body[1] == "InhibitDelayMaxUSec":
+            return Message.new_method_return(call, "v", [Variant("t", self.delay_us)])
+        if call.member == "Get":
+            return Message.new_method_return(call, "v", [Variant("b", False)])
+        if call.member == "KillUnit":
+            self.raised_to.append(call.body)
+            self.delay_us = 60_000_000
+        return Message.new_method_return(call)
+
+    def _pass(self, call: Message, lock: int) -> None:
+        assert self._bus is not None
+        sent = self._bus.send(Message.new_method_return(call, "h", [0], unix_fds=[lock]))
+        sent.add_done_callback(lambda _: self._passed(lock))
+
+    def _passed(self, lock: int) -> None:
+        os.close(lock)
+        self.passed.set()

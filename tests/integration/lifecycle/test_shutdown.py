@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -9,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.shutdown.dbus import Bus
-from kubeletpy.shutdown.dbus_message import DBusError
-from kubeletpy.shutdown.logind import SystemLogind
+from kubeletpy.shutdown.logind import DBusError, NoLogind, SystemLogind
 from tests.integration.lifecycle.logind import FakeLogind
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.pods import DEAF, container, pod
@@ -21,12 +21,12 @@ from tools.env.containerd import Containerd
 async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> None:
     drop_in = work_dir / "logind.conf.d" / "99-kubelet.conf"
     with FakeLogind(work_dir) as fake:
-        logind = await SystemLogind.connect(str(fake.socket), drop_in)
+        logind = await SystemLogind.connect(fake.address, drop_in)
         assert await logind.max_delay() == 5
         assert not await logind.shutting_down()
         await logind.raise_max_delay(30)
         assert "InhibitDelayMaxSec=30\n" in drop_in.read_text()
-        assert fake.raised_to == ["('systemd-logind.service', 'all', 1)"]
+        assert fake.raised_to == [["systemd-logind.service", "all", 1]]
         assert await logind.max_delay() == 60
         lock = await logind.inhibit()
         assert fake.locks_held == 1
@@ -43,13 +43,39 @@ async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> N
 
 async def test_a_bus_that_ends_is_noticed(work_dir: Path) -> None:
     with FakeLogind(work_dir) as fake:
-        bus = await Bus.connect(str(fake.socket))
+        bus = await Bus.connect(fake.address)
         assert (await bus.receive()).member == "NameAcquired"
         assert fake._daemon is not None
         fake._daemon.kill()
         with pytest.raises(DBusError, match="closed"):
             await bus.receive()
+        with pytest.raises(DBusError, match="closed"):
+            await bus.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus.Peer", "Ping")
         await bus.close()
+
+
+async def test_where_there_is_no_bus_the_feature_is_off(work_dir: Path) -> None:
+    with pytest.raises(NoLogind, match="no system bus"):
+        await SystemLogind.connect(f"unix:path={work_dir}/none")
+    with pytest.raises(DBusError, match="transport"):
+        await SystemLogind.connect("nonsense")
+
+
+async def test_a_lock_that_comes_too_late_is_let_go(
+    work_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.shutdown.dbus.CALL_TIMEOUT_S", 0.2)
+    with FakeLogind(work_dir) as fake:
+        logind = await SystemLogind.connect(fake.address)
+        fake.slow = 0.5
+        with pytest.raises(TimeoutError):
+            await logind.inhibit()
+        assert await asyncio.to_thread(fake.passed.wait, 10)
+        fake.announce(True)  # comes after the reply that nobody waits for
+        assert await logind.next_shutdown()
+        assert len(fake._locks) == 1
+        assert fake.locks_held == 0
+        await logind.close()
 
 
 def test_pods_end_by_priority_before_the_machine_goes_down(
@@ -59,7 +85,7 @@ def test_pods_end_by_priority_before_the_machine_goes_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with FakeLogind(work_dir, delay_s=60) as fake:
-        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={fake.socket}")
+        monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", fake.address)
         periods = {"shutdownGracePeriod": "12s", "shutdownGracePeriodCriticalPods": "4s"}
         node = make_node(session_containerd2, config=periods)
         node.start()

@@ -11,8 +11,7 @@ from typing import Any
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.shutdown.dbus_message import DBusError
-from kubeletpy.shutdown.logind import NoLogind
+from kubeletpy.shutdown.logind import DBusError, NoLogind
 from kubeletpy.shutdown.manager import STATE_FILE, ShutdownManager
 from kubeletpy.shutdown.plan import Period
 from tests.unit.podworkers.builders import make_pod
