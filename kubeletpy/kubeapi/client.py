@@ -45,7 +45,8 @@ WATCH_SLACK = 30.0
 class KubeClient(KubeApi):
     """A :class:`~kubeletpy.kubeapi.protocol.KubeApi` over HTTP. Close it when done.
 
-    :meth:`limited` gives further clients that share the connections and have their own rate.
+    :meth:`limited` gives further clients that share the connections and have their own rate,
+    :meth:`apart` those that share nothing but the credentials.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class KubeClient(KubeApi):
         observer: counts what is asked and answered.
         """
         self._sessions = Sessions(connection, reconnect, observer)
+        self._others: list[Sessions] = []
         self._limiter = RateLimiter(qps, burst)
         self._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._timeout = timeout
@@ -91,12 +93,25 @@ class KubeClient(KubeApi):
         )
 
     def limited(self, *, qps: float, burst: int, timeout: float | None = None) -> KubeClient:
-        """A client on the same connections with its own rate (0: none) and timeout.
+        """A client on the same connections with its own rate (0: none) and timeout."""
+        return self._like(self._sessions, qps, burst, timeout)
 
-        Heartbeats need one, or a busy node could look dead.
+    def apart(self, *, qps: float, burst: int, timeout: float | None = None) -> KubeClient:
+        """A client with its own connections, rate and timeout, and this one's credentials.
+
+        Heartbeats need one, or a busy node could look dead: whatever else is asked, and however
+        many connections that takes, theirs wait for none of it. Closed with this one.
         """
+        sessions = self._sessions.apart()
+        self._others.append(sessions)
+        return self._like(sessions, qps, burst, timeout)
+
+    def _like(
+        self, sessions: Sessions, qps: float, burst: int, timeout: float | None
+    ) -> KubeClient:
         client = KubeClient.__new__(KubeClient)
-        client._sessions = self._sessions
+        client._sessions = sessions
+        client._others = []
         client._limiter = RateLimiter(qps, burst)
         client._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         client._timeout = self._timeout if timeout is None else timeout
@@ -113,11 +128,13 @@ class KubeClient(KubeApi):
         Raises:
             KubeconfigError: there are none; the old ones go on.
         """
-        await self._sessions.renew()
+        for sessions in (self._sessions, *self._others):
+            await sessions.renew()
 
     async def close(self) -> None:
-        """Close all connections, also those of clients made by :meth:`limited`."""
-        await self._sessions.close()
+        """Close all connections, also those of clients made by :meth:`limited`, :meth:`apart`."""
+        for sessions in (self._sessions, *self._others):
+            await sessions.close()
 
     async def _ask(self, call: Call) -> JSON:
         request = http_call(call)

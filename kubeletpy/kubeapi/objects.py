@@ -1,7 +1,9 @@
 """ConfigMaps and secrets that pods use: each followed by one watch, however many pods share it.
 
 Asked for by name only, as the Node authorizer demands, and let go with the last pod that uses it.
-What only environments need is followed while it is being read, and for a while after. Must never
+There are so many watches and no more (:mod:`kubeletpy.kubeapi.watch_slots`): what is beyond is
+read every POLL_S, a few at a time, until there is room for a watch. What only environments need is
+followed while it is being read, and for a while after. Must never
 log what an object holds. Source: docs/reference/constants.csv: objects;
 docs/reference/api-server.md, ae.
 """
@@ -16,9 +18,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.kubeapi.watch_slots import WatchSlots
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +29,10 @@ FIRST_ANSWER_S = 1.0
 """How long a reader waits for an object that was not read yet."""
 IDLE_S = 60.0
 """After the last reading, an object that no volume is made of is followed no longer."""
+POLL_S = 60.0
+"""Between two readings of an object that has no watch, and up to half as long again by chance."""
+POLLS_AT_ONCE = 4
+"""Others ask the API too: each request of theirs waits for a few of these at most."""
 FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
 _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 
@@ -66,10 +73,18 @@ class _Tracked:
 class WatchedObjects:
     """The objects of the pods of this node. Make it inside a running event loop."""
 
-    def __init__(self, api: KubeApi | None, *, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        api: KubeApi | None,
+        *,
+        rng: random.Random | None = None,
+        slots: WatchSlots | None = None,
+    ) -> None:
         """``api`` None: standalone, there are no objects."""
         self._api = api
-        self._rng = rng
+        self._rng = rng or random.Random()
+        self._slots = slots or WatchSlots()
+        self._polls = asyncio.Semaphore(POLLS_AT_ONCE)
         self._tracked: dict[ObjectKey, _Tracked] = {}
         self._keys: dict[str, dict[ObjectKey, bool]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
@@ -80,7 +95,7 @@ class WatchedObjects:
 
     @property
     def watches(self) -> int:
-        """How many objects are being followed now."""
+        """How many objects are being followed now, by a watch or by polling."""
         return sum(tracked.task is not None for tracked in self._tracked.values())
 
     def register(
@@ -155,8 +170,16 @@ class WatchedObjects:
             tracked.error = Unavailable(f"{_name(tracked.key)}: this node has no API")
             tracked.settled.set()
             return
+        tracked.task = asyncio.get_running_loop().create_task(
+            self._keep_known(self._api, tracked), name=f"watch {_name(tracked.key)}"
+        )
+
+    async def _keep_known(self, api: KubeApi, tracked: _Tracked) -> None:
+        while not self._slots.take(tracked.key, tracked.users):
+            await self._poll(api, tracked)
+            await asyncio.sleep(POLL_S * self._rng.uniform(1.0, 1.5))
         reflector = Reflector(
-            self._api,
+            api,
             tracked.key.resource,
             tracked.key.namespace,
             on_replace=partial(self._replaced, tracked),
@@ -166,13 +189,32 @@ class WatchedObjects:
             on_error=partial(self._failed, tracked),
             rng=self._rng,
         )
-        tracked.task = asyncio.get_running_loop().create_task(
-            reflector.run(), name=f"watch {_name(tracked.key)}"
-        )
+        await reflector.run()
+
+    async def _poll(self, api: KubeApi, tracked: _Tracked) -> None:
+        key = tracked.key
+        async with self._polls:
+            for wait in (*FORBIDDEN_WAITS, None):
+                try:
+                    found: JSON | None = await api.get(key.resource, key.name, key.namespace)
+                except Forbidden as error:
+                    if wait is not None and not tracked.known:
+                        await asyncio.sleep(wait)
+                        continue
+                    self._failed(tracked, error)
+                    return
+                except NotFound:
+                    found = None
+                except ApiError as error:
+                    self._failed(tracked, error)
+                    return
+                self._take(tracked, found)
+                return
 
     def _let_go(self, uid: str, key: ObjectKey) -> None:
         tracked = self._tracked[key]
         del tracked.users[uid]
+        self._slots.pass_on(key, uid, tracked.users)
         if not tracked.users:
             self._rest(tracked)
             del self._tracked[key]
@@ -191,14 +233,18 @@ class WatchedObjects:
 
     def _rest(self, tracked: _Tracked) -> None:
         """Stop following; what was known is forgotten, for it may change unseen."""
-        if tracked.task is not None:
-            tracked.task.cancel()
-            tracked.task = None
+        self._end(tracked)
         if tracked.idle is not None:
             tracked.idle.cancel()
             tracked.idle = None
         tracked.object, tracked.known = None, False
         tracked.settled.clear()
+
+    def _end(self, tracked: _Tracked) -> None:
+        self._slots.give_back(tracked.key)
+        if tracked.task is not None:
+            tracked.task.cancel()
+            tracked.task = None
 
     def _replaced(self, tracked: _Tracked, items: list[JSON]) -> None:
         # an API that ignores the selector must not have us take another object for this one
@@ -216,9 +262,8 @@ class WatchedObjects:
         wake = changed or tracked.disappointed
         tracked.known, tracked.error, tracked.disappointed = True, None, False
         tracked.settled.set()
-        if _immutable(found) and tracked.task is not None:
-            tracked.task.cancel()
-            tracked.task = None
+        if _immutable(found):
+            self._end(tracked)
         if wake:
             for uid in list(tracked.users):
                 self._wake(uid)

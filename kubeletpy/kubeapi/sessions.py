@@ -26,8 +26,8 @@ from kubeletpy.version import VERSION
 logger = logging.getLogger(__name__)
 
 USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
-_MAX_CONNECTIONS = 4096
-"""A watch holds one as long as it lasts, and pods have a watch for each object they are made of."""
+_MAX_CONNECTIONS = 1024
+"""A watch holds one as long as it lasts; those of pods' objects are bounded well below."""
 _IDLE_SECONDS = 60
 RETIRED_S = 630.0
 """What is under way with old credentials may last so long: a watch lasts ten minutes at most."""
@@ -96,6 +96,10 @@ class Sessions:
         self._reloading = asyncio.Lock()
         self._reloaded_at = float("-inf")
         self._closed = False
+
+    def apart(self) -> Sessions:
+        """Another one to the same server, with the same credentials and connections of its own."""
+        return Sessions(self._connection, self._reconnect, self.observer)
 
     async def request(
         self,

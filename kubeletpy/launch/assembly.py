@@ -80,7 +80,7 @@ async def make_parts(ground: Ground, stack: AsyncExitStack) -> AgentParts:
         node_ips=ground.node_ips,
         runtime_info=info,
         kube_api=client,
-        heartbeat_api=client and client.limited(qps=0, burst=0, timeout=_heartbeat_s(settings)),
+        heartbeat_api=client and client.apart(qps=0, burst=0, timeout=_heartbeat_s(settings)),
         events_api=client
         and client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
         runtime_settings=rules,

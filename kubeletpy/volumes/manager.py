@@ -192,6 +192,8 @@ class NodeVolumes:
         if known is not None and (known.spec is pod.spec or known.spec == pod.spec):
             return known
         paths, plan = PodPaths(self._pods_dir, pod.uid), plan_volumes(pod)
+        if plan.refused:
+            raise VolumeError(plan.refused)
         try:
             mounts = {} if plan.problems else PodMounts(pod, plan, paths)
         except UnsafePath as error:

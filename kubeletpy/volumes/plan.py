@@ -19,6 +19,9 @@ OBJECT_KINDS: tuple[ObjectKind, ...] = ("configMap", "secret")
 FILE_KINDS = frozenset({"configMap", "secret", "downwardAPI", "projected"})
 """Volumes whose files the agent writes and keeps up to date; containers only read them."""
 SUPPORTED = FILE_KINDS | {"emptyDir", "hostPath", "image"}
+MAX_REFERENCES = 1000
+"""ConfigMaps, secrets and service account tokens that one pod may be made of. Each costs requests
+for as long as the pod lives; the kubelet has no limit. Real pods use some hundreds at most."""
 NOT_HERE = "volumes are not supported by this version of kubeletpy"
 
 
@@ -63,6 +66,8 @@ class VolumePlan:
     """What volumes are made of: followed while the pod lives."""
     env_objects: frozenset[ObjectRef]
     """What only environments are made of: read when a container starts."""
+    refused: str = ""
+    """Why the pod is more than this node takes on, in words for the user; empty: it is not."""
 
 
 def plan_volumes(pod: Pod) -> VolumePlan:
@@ -84,7 +89,27 @@ def plan_volumes(pod: Pod) -> VolumePlan:
             volumes.append(PlannedVolume(name, kind, source, name in propagated))
     objects = frozenset(ref for volume in volumes for ref in volume_objects(volume))
     for_env = environment_objects(container for _, container in pod.all_containers())
-    return VolumePlan(tuple(volumes), problems, objects, frozenset(for_env) - objects)
+    env_objects = frozenset(for_env) - objects
+    tokens = sum(_tokens_of(volume) for volume in volumes)
+    refused = _refusal(len(objects) + len(env_objects) + tokens)
+    return VolumePlan(tuple(volumes), problems, objects, env_objects, refused)
+
+
+def _tokens_of(volume: PlannedVolume) -> int:
+    if volume.kind != "projected":
+        return 0
+    sources = volume.source.get("sources") or ()
+    return sum(source.get("serviceAccountToken") is not None for source in sources)
+
+
+def _refusal(references: int) -> str:
+    if references <= MAX_REFERENCES:
+        return ""
+    return (
+        f"the pod refers to {references} configMaps, secrets and service account tokens, and "
+        f"kubeletpy follows at most {MAX_REFERENCES} for one pod: join them into fewer objects, "
+        "or split the pod"
+    )
 
 
 def volume_source(volume: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

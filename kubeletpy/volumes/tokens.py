@@ -26,6 +26,8 @@ DEFAULT_SECONDS = 3600
 NEW_POD_WAITS = (0.03, 0.1, 0.3)
 """Seconds before each new try: for some milliseconds neither the authorizer (403) nor the admission
 plugin NodeRestriction (404: it looks in a cache of its own) knows of a pod that we know of."""
+REQUESTS_AT_ONCE = 4
+"""A pod may want hundreds: others that ask the API wait for a few of them at most."""
 MAX_JITTER_S = 10
 _LONGEST_S = 24 * 3600.0
 _SHARE = 0.2
@@ -74,6 +76,7 @@ class PodTokens:
         self._api = api
         self._clock = clock
         self._rng = rng or random.Random()
+        self._asking = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._kept: dict[str, dict[TokenKey, _Kept]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
 
@@ -140,9 +143,14 @@ class PodTokens:
             request["metadata"] = {"uid": key.account_uid}
         for wait in (*NEW_POD_WAITS, None):
             try:
-                return await self._api.create(
-                    SERVICEACCOUNTS, request, pod.namespace, subresource="token", name=key.account
-                )
+                async with self._asking:
+                    return await self._api.create(
+                        SERVICEACCOUNTS,
+                        request,
+                        pod.namespace,
+                        subresource="token",
+                        name=key.account,
+                    )
             except (Forbidden, NotFound):
                 if wait is None:
                     raise

@@ -269,3 +269,35 @@ async def test_a_burst_opens_few_connections() -> None:
         await api.close()
     assert CONCURRENT_REQUESTS <= most <= CONCURRENT_REQUESTS + 1
     assert beaten < 30, "another client of the same connections does not wait behind a burst"
+
+
+async def test_heartbeats_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods had a watch for each object, until there were no connections left."""
+    monkeypatch.setattr("kubeletpy.kubeapi.sessions._MAX_CONNECTIONS", 3)
+    arrived = asyncio.Semaphore(0)
+
+    async def hold(_request: web.Request) -> web.StreamResponse:
+        arrived.release()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async with serving(hold, hold, hold, answer(POD)) as server:
+
+        async def reconnect() -> Connection:
+            return Connection(server.url, authorization="Bearer new")
+
+        api = client_of(server, qps=0, reconnect=reconnect)
+        heartbeats = api.apart(qps=0, burst=0, timeout=1)
+        asking = [asyncio.create_task(api.get(PODS, "p", "n")) for _ in range(4)]
+        for _ in range(3):
+            await arrived.acquire()
+        assert await heartbeats.get(PODS, "p", "n") == POD
+        assert len(server.asked) == 4, "the fourth of the others has no connection"
+        await api.renew_credentials()
+        assert await heartbeats.get(PODS, "p", "n") == POD
+        assert server.asked[-1].headers["Authorization"] == "Bearer new"
+        for each in asking:
+            each.cancel()
+        await api.close()
+        with pytest.raises(errors.Unavailable, match="the client is closed"):
+            await heartbeats.get(PODS, "p", "n")

@@ -10,7 +10,7 @@ from typing import Any
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
-from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
 
 Key = tuple[str, str, str]
@@ -24,6 +24,11 @@ class FakeApi:
         self.objects: dict[Key, JSON] = {}
         self.calls: Counter[str] = Counter()
         self.open_watches = 0
+        self.under_way = 0
+        """Requests that are not answered yet."""
+        self.most_under_way = 0
+        self.answers_after = 0.0
+        """Seconds that a get or a create takes."""
         self.refusals: list[ApiError] = []
         """Raised by the next calls, in order."""
         self.down: ApiError | None = None
@@ -55,6 +60,20 @@ class FakeApi:
         if self.down is not None:
             raise self.down
 
+    async def _answered(self) -> None:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(self.answers_after)
+        self.under_way -= 1
+
+    async def get(self, resource: Resource, name: str, namespace: str) -> JSON:
+        self._check("get")
+        await self._answered()
+        found = self.objects.get((resource.plural, namespace, name))
+        if found is None:
+            raise NotFound("there is none", code=404)
+        return found
+
     async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
         self._check("list")
         name = given["field_selector"].removeprefix("metadata.name=")
@@ -80,6 +99,7 @@ class FakeApi:
 
     async def create(self, resource: Resource, obj: JSON, namespace: str, **given: Any) -> JSON:
         self._check("create")
+        await self._answered()
         assert self._clock is not None
         seconds = obj["spec"]["expirationSeconds"]
         status = {

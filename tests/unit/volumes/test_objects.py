@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
-from kubeletpy.kubeapi.objects import IDLE_S, ObjectKey, WatchedObjects
+from kubeletpy.kubeapi.objects import IDLE_S, POLL_S, POLLS_AT_ONCE, ObjectKey, WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
+from kubeletpy.kubeapi.watch_slots import MAX_POD_WATCHES, WatchSlots
 from tests.virtual_time import on_virtual_time, settle, timed
 
 from .fake_api import FakeApi
@@ -20,8 +21,8 @@ def key(name: str) -> ObjectKey:
     return ObjectKey(CONFIGMAPS, "default", name)
 
 
-def watched(api: Any) -> tuple[WatchedObjects, list[str]]:
-    objects = WatchedObjects(api, rng=random.Random(1))
+def watched(api: Any, slots: WatchSlots | None = None) -> tuple[WatchedObjects, list[str]]:
+    objects = WatchedObjects(api, rng=random.Random(1), slots=slots)
     woken: list[str] = []
     objects.on_change(woken.append)
     return objects, woken
@@ -151,3 +152,54 @@ async def test_without_an_api_there_is_nothing() -> None:
     objects.register("p", [key("cfg")])
     with pytest.raises(Unavailable, match="no API"):
         await objects.get(key("cfg"))
+
+
+@on_virtual_time
+async def test_a_pod_of_thousands_of_objects_has_few_watches_and_asks_a_few_at_a_time() -> None:
+    api = FakeApi()
+    api.answers_after = 0.01
+    names = [f"cfg-{n}" for n in range(2000)]
+    api.put(names[-1], data={"a": "1"})
+    objects, woken = watched(api)
+    objects.register("greedy", [key(name) for name in names])
+    await asyncio.sleep(20)
+    assert api.open_watches == MAX_POD_WATCHES
+    assert (api.calls["get"], api.most_under_way) == (2000 - MAX_POD_WATCHES, POLLS_AT_ONCE)
+    assert ((await objects.get(key(names[-1]))) or {})["data"] == {"a": "1"}
+    assert await objects.get(key(names[-2])) is None
+    # what has no watch is heard of too, later
+    api.put(names[-1], data={"a": "2"})
+    await asyncio.sleep(POLL_S * 1.5 + 20)
+    assert woken == ["greedy"]
+    assert ((await objects.get(key(names[-1]))) or {})["data"] == {"a": "2"}
+    # and others have watches of their own
+    objects.register("other", [key("mine")])
+    await settle()
+    assert api.open_watches == MAX_POD_WATCHES + 1
+    objects.release("greedy")
+    await settle()
+    assert (api.open_watches, objects.watches) == (1, 1)
+    await objects.close()
+
+
+@on_virtual_time
+async def test_an_object_has_a_watch_when_there_is_room() -> None:
+    api = FakeApi()
+    api.put("b", data={"a": "1"}, immutable=True)
+    objects, woken = watched(api, WatchSlots(pod=9, node=1))
+    objects.register("first", [key("a")])
+    await settle()
+    api.refusals = [Forbidden("no relation yet", code=403)] * 2
+    objects.register("second", [key("b"), key("c")])
+    found, seconds = await timed(objects.get(key("b")))
+    assert found is not None
+    assert seconds < 0.2
+    assert await objects.get(key("c")) is None
+    assert (api.open_watches, objects.watches) == (1, 2)
+    objects.release("first")
+    await asyncio.sleep(POLL_S * 1.5)
+    assert (api.open_watches, objects.watches) == (1, 1)
+    api.put("c")
+    await settle()
+    assert woken == ["second"]
+    await objects.close()

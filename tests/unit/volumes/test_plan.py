@@ -21,7 +21,7 @@ from kubeletpy.volumes.empty_dir import EmptyDirError, memory_size, page_size
 from kubeletpy.volumes.manager import file_owner
 from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
-from kubeletpy.volumes.plan import ObjectRef, plan_volumes
+from kubeletpy.volumes.plan import MAX_REFERENCES, ObjectRef, plan_volumes
 
 
 def make_pod(volumes: list[Any] | None = None, *containers: Any, **spec: Any) -> Pod:
@@ -306,3 +306,18 @@ def test_the_user_of_all_containers(of_pod: Any, containers: list[Any], user: in
     each = [{"securityContext": context} for context in containers]
     pod = make_pod([], *each, securityContext={**of_pod, "fsGroup": 9})
     assert (file_owner(pod).user, file_owner(pod).group) == (user, 9)
+
+
+@pytest.mark.parametrize(("references", "refused"), [(MAX_REFERENCES, False), (1001, True)])
+def test_a_pod_of_too_many_objects_is_refused(references: int, refused: bool) -> None:
+    """4,300 took 8,200 descriptors, and the node's lease with them."""
+    sources: list[Any] = [{"configMap": {"name": f"c{n}", "optional": True}} for n in range(600)]
+    sources += [{"serviceAccountToken": {"path": f"t{n}", "audience": str(n)}} for n in range(100)]
+    env = [{"secretRef": {"name": f"s{n}"}} for n in range(references - 700)]
+    pod = make_pod(
+        [{"name": "v", "projected": {"sources": sources}}], {**uses("v"), "envFrom": env * 2}
+    )
+    words = plan_volumes(pod).refused
+    assert bool(words) == refused
+    if refused:
+        assert "refers to 1001 configMaps, secrets and service account tokens" in words

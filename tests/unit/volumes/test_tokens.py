@@ -10,7 +10,13 @@ import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.tokens import PodTokens, TokenError, TokenKey, renewal_time
+from kubeletpy.volumes.tokens import (
+    REQUESTS_AT_ONCE,
+    PodTokens,
+    TokenError,
+    TokenKey,
+    renewal_time,
+)
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .fake_api import FakeApi
@@ -113,3 +119,13 @@ async def test_an_answer_that_makes_no_sense_shows_nothing_of_itself() -> None:
     with pytest.raises(TokenError) as caught:
         await tokens.get(pod, TokenKey("sa", "", HOUR))
     assert "hush" not in str(caught.value)
+
+
+@on_virtual_time
+async def test_a_pod_of_many_tokens_asks_for_a_few_at_a_time() -> None:
+    api, tokens, _, pod = make()
+    api.answers_after = 0.01
+    keys = [TokenKey("sa", str(n), HOUR) for n in range(100)]
+    await asyncio.gather(*(tokens.get(pod, key) for key in keys))
+    assert (api.calls["create"], api.most_under_way) == (100, REQUESTS_AT_ONCE)
+    tokens.close()

@@ -1,0 +1,28 @@
+"""Who may have a watch, and who has it when the pod that it was for has ended."""
+
+from __future__ import annotations
+
+from kubeletpy.kubeapi.watch_slots import WatchSlots
+
+
+def test_a_pod_has_so_many_and_another_has_its_own() -> None:
+    slots = WatchSlots(pod=2, node=4)
+    assert [slots.take(n, ["a"]) for n in range(3)] == [True, True, False]
+    assert slots.take(0, ["a"]), "what has a slot keeps it"
+    assert slots.take(2, ["a", "b"]), "b has room"
+    assert slots.take(3, ["b"])
+    assert not slots.take(4, ["c"]), "the node is full"
+    slots.give_back(0)
+    assert slots.take(4, ["c"])
+
+
+def test_a_shared_watch_goes_on_for_those_who_are_left() -> None:
+    slots = WatchSlots(pod=1, node=4)
+    assert slots.take("x", ["a", "b"])
+    slots.pass_on("x", "b", ["a"])
+    assert not slots.take("y", ["a"]), "it is still a's"
+    slots.pass_on("x", "a", ["b"])
+    assert slots.take("y", ["a"])
+    assert not slots.take("z", ["b"])
+    slots.pass_on("x", "b", [])
+    assert slots.take("z", ["b"])
