@@ -8,6 +8,7 @@ lost call has done is for the caller to find out.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 
@@ -23,9 +24,24 @@ MAX_RECEIVE = 16 * 1024 * 1024
 send. An answer is read in one piece on the event loop; lists that are larger come in parts (lists).
 """
 
+MAX_OUTPUT = 4 * 1024 * 1024
+"""Bytes of the largest answer of ExecSync, most of which is what a container's command printed. An
+answer is read, parsed and copied on the event loop, and ten of 16 MiB came at once; of a probe's
+output 10 KiB are kept."""
+
+_LIMITS = {
+    "methodConfig": [
+        {
+            "name": [{"service": "runtime.v1.RuntimeService", "method": "ExecSync"}],
+            "maxResponseMessageBytes": MAX_OUTPUT,
+        }
+    ]
+}
+
 OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", MAX_RECEIVE),
+    ("grpc.service_config", json.dumps(_LIMITS)),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
     # Core reads "min" as the time that one attempt to connect may take.

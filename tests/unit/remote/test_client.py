@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from kubeletpy.remote import errors
+from kubeletpy.remote.connection import MAX_OUTPUT
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.remote.conftest import Dial, Serve
 from tests.unit.remote.fake_server import IMAGES, RUNTIME
@@ -353,3 +354,15 @@ async def test_calls_are_counted(serve: Serve, dial: Dial) -> None:
         ("get_container_events", False),
     ]
     assert counted.sandboxes == [("gvisor", True)]
+
+
+async def test_a_command_that_prints_too_much_is_an_error(serve: Serve, dial: Dial) -> None:
+    """Ten probes of 16 MiB each held the event loop for a second."""
+    printed = b"x" * (MAX_OUTPUT - 100)
+    server = await serve(
+        ExecSync=lambda request, _: cri.ExecSyncResponse(stdout=printed * len(request.cmd)),
+    )
+    runtime = dial(server.endpoint)
+    assert len((await runtime.exec_sync("c1", ["once"], 0)).stdout) == len(printed)
+    with pytest.raises(errors.ResourceExhausted, match="larger than max"):
+        await runtime.exec_sync("c1", ["twice", "as much"], 0)
