@@ -186,7 +186,7 @@ class ContainerStarter:
                     context.sandbox_id, config, context.sandbox_config
                 )
         except CRIError as error:
-            why = _said(error, action, config)
+            why = await asyncio.to_thread(_said, error, action, config)
             count_image_volumes(self._tools.metrics, config, why)
             fail(self._tools, context, action, CREATE_ERROR, why)
         count_image_volumes(self._tools.metrics, config)
@@ -201,7 +201,8 @@ class ContainerStarter:
             with phase(Call.START_CONTAINER, action.name, milestone=True):
                 await self._tools.runtime.start_container(container_id)
         except CRIError as error:
-            text = _said(error, action, config).replace(container_id, action.name)
+            text = await asyncio.to_thread(_said, error, action, config)
+            text = text.replace(container_id, action.name)
             fail(self._tools, context, action, RUN_ERROR, text)
         self._tools.recorder.event(
             context.reference(action), NORMAL, "Started", "Container started"
@@ -260,6 +261,9 @@ class ContainerStarter:
 
 
 def _said(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:
-    """What the runtime said, without what the container has from secrets."""
+    """What the runtime said, without what the container has from secrets.
+
+    For threads: there may be thousands of values to look for.
+    """
     variables = {entry.key: entry.value.decode("utf-8", "replace") for entry in config.envs}
     return hide_secrets(error.details or str(error.code), action.container, variables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -464,3 +465,22 @@ async def test_unwanted_containers_are_killed_side_by_side(tmp_path: Path) -> No
     failed = await node.sync(make_pod("a", "b"))
     assert failed.failed
     assert "container-b-2" not in node.runtime.containers, "a failed kill ends the sync"
+
+
+async def test_an_error_is_cleared_of_secrets_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may have thousands of values that the runtime's text must not show."""
+    cleared: list[str] = []
+
+    def hide(text: str, *_: object) -> str:
+        cleared.append(threading.current_thread().name)
+        return text
+
+    monkeypatch.setattr("kubeletpy.runtime_manager.act.start_container.hide_secrets", hide)
+    for call in ("create_container app", "start_container container-app-0"):
+        node = FakeNode(tmp_path)
+        node.runtime.errors[call] = CRIError(call, "no")
+        await node.sync(make_pod(container("app")))
+    assert len(cleared) == 2
+    assert threading.main_thread().name not in cleared
