@@ -18,9 +18,10 @@ from aiohttp import web
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.headers import guard_headers
-from kubeletpy.server.listening import BACKLOG, limited, small_tls_buffers
+from kubeletpy.server.listening import BACKLOG, small_tls_buffers
 from kubeletpy.server.routes import PROXY, ROUTES, Route, refusal, verb_of
 from kubeletpy.server.tls import ServingTls
+from kubeletpy.wire.door import Door, guarded, most_connections
 from kubeletpy.wire.http_log import http_log
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class AgentServer:
         )
         self._server: asyncio.Server | None = None
         self._tls: ServingTls | None = None
+        self._door: Door | None = None
         self._answering = 0
 
     async def start(self, sock: socket.socket, tls: ServingTls | None) -> None:
@@ -99,9 +101,11 @@ class AgentServer:
         self._tls = tls
         await self._runner.setup()
         assert self._runner.server is not None, "the runner has been set up"
+        entrance = guarded(sock, most_connections(MAX_CONNECTIONS))
+        self._door = entrance.door
         self._server = await asyncio.get_running_loop().create_server(
-            limited(self._runner.server, MAX_CONNECTIONS),
-            sock=sock,
+            self._runner.server,
+            sock=entrance,
             ssl=tls.context if tls is not None else None,
             ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
             backlog=BACKLOG,
@@ -124,6 +128,8 @@ class AgentServer:
         began = asyncio.get_running_loop().time()
         try:
             await self._admit(request, route)
+            if self._door is not None:
+                self._door.know(request.transport)
             if route is not None and route.long_running:
                 return await handler(request)
             return await self._answer(request, handler)

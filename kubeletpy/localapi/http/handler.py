@@ -28,6 +28,7 @@ from kubeletpy.localapi.pki.request_subjects import SubjectReader
 from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy.localapi.resources import METRICS_GROUP
+from kubeletpy.wire.door import Door
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Handler:
         self._nodes = nodes
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
         self._subjects = SubjectReader()
+        self.door: Door | None = None
+        """Of the port that is served, to be told whose connections are known."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -77,6 +80,8 @@ class Handler:
         if parts and parts[0] in _PUBLIC:
             return documents.public(request, parts)
         caller = self._authenticate(request)
+        if self.door is not None:
+            self.door.know(request.transport)
         route = paths.parse(parts)
         if route is None:
             return documents.answer(request, parts)

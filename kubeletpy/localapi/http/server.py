@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import ssl
 
 from aiohttp import web
@@ -11,9 +12,12 @@ from kubeletpy.localapi.http.bodies import BODY_LIMIT
 from kubeletpy.localapi.http.handler import Handler
 from kubeletpy.localapi.node.proxy import NodeProxy
 from kubeletpy.localapi.registry.registry import Registry
+from kubeletpy.wire.door import guarded, most_connections
 from kubeletpy.wire.http_log import http_log
 
 _STOP_SECONDS = 1.0
+BACKLOG = 256
+MAX_CONNECTIONS = 2048
 MAX_LINE = 64 << 10
 """Bytes of a request's first line: the command of an exec is in its query."""
 
@@ -61,7 +65,8 @@ class Server:
         """
         check_loopback(host)
         app = web.Application(client_max_size=BODY_LIMIT)
-        app.router.add_route("*", r"/{path:[\s\S]*}", Handler(self._registry, self._nodes).handle)
+        handler = Handler(self._registry, self._nodes)
+        app.router.add_route("*", r"/{path:[\s\S]*}", handler.handle)
         # Cancelling the handler of a client that went away frees its watch at once.
         runner = web.AppRunner(
             app,
@@ -72,9 +77,12 @@ class Server:
             max_line_size=MAX_LINE,
         )
         await runner.setup()
-        site = web.TCPSite(runner, host, port, ssl_context=self._tls, reuse_address=True)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            await site.start()
+            with socket.create_server((host, port), family=family, backlog=BACKLOG) as listening:
+                entrance = guarded(listening, most_connections(MAX_CONNECTIONS))
+            handler.door = entrance.door
+            await web.SockSite(runner, entrance, ssl_context=self._tls, backlog=BACKLOG).start()
         except OSError:
             await runner.cleanup()
             raise
