@@ -19,6 +19,7 @@ from kubeletpy import config
 from kubeletpy.cli import logs, machine
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
+from kubeletpy.trace.watched_loop import WatchedLoop
 from kubeletpy.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,8 @@ def run(loaded: config.LoadedConfig, agent: Agent) -> int:
     try:
         for warning in loaded.warnings:
             logger.warning(warning)
-        asyncio.run(_until_signalled(agent(loaded)))
+        with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+            runner.run(_until_signalled(agent(loaded)))
     except (config.ConfigError, KubeconfigError, LaunchError) as error:
         handler.close()
         return fail(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -31,6 +32,7 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.server.build import Ports, ServerError
 from kubeletpy.server.health import HealthServer, NotLoopback
+from kubeletpy.trace.watched_loop import WatchedLoop, watching
 from kubeletpy.volumes.syscalls import share
 
 log = logging.getLogger(__name__)
@@ -81,6 +83,9 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     )
     agent = Agent(await make_parts(ground, stack))
     agent.companions += identity.tasks if identity else []
+    if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
+        metrics.process.longest_turn.set_function(loop.turns.take_longest)
+        stack.enter_context(watching(loop, metrics.process.stalls.inc))
     serving_pair = await serving_certificate(agent, settings, flags, client)
     await _serve_health(settings, agent, stack)
     serving.rotate_logs(agent, settings, stack)

@@ -25,6 +25,14 @@ class ProcessMetrics:
         self.feature_enabled = families.gauge(
             "kubernetes_feature_enabled", "1 for feature gates that are on.", "name", "stage"
         )
+        self.longest_turn = families.gauge(
+            "kubeletpy_event_loop_longest_turn_seconds",
+            "Longest time that the event loop answered nobody, since the scrape before this one.",
+        )
+        self.stalls = families.counter(
+            "kubeletpy_event_loop_stalls_total",
+            "Times that the event loop answered nobody for a quarter of a second or more.",
+        )
         ProcessCollector(registry=families.registry)
 
     def set_build(self, git_version: str, git_commit: str = "", build_date: str = "") -> None:

@@ -1,0 +1,83 @@
+"""An event loop that knows how long its turns take, and a thread that sees what holds it.
+
+Turns are timed where the loop waits for events: a loop that waits costs nothing. The thread looks
+four times a second, and asks for the loop's stack only when a turn is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import selectors
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from kubeletpy.trace.stalls import LONG_S, MAX_FRAMES, TurnLog
+
+log = logging.getLogger(__name__)
+
+
+class _TimedSelector(selectors.DefaultSelector):
+    def __init__(self, turns: TurnLog) -> None:
+        super().__init__()
+        self._turns = turns
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._turns.end(time.monotonic())
+        ready = super().select(timeout)
+        self._turns.begin(time.monotonic())
+        return ready
+
+
+class WatchedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose ``turns`` are timed."""
+
+    def __init__(self) -> None:
+        self.turns = TurnLog()
+        super().__init__(_TimedSelector(self.turns))
+
+
+@contextmanager
+def watching(loop: WatchedLoop, told: Callable[[], None]) -> Iterator[None]:
+    """Watch the running loop of this thread; ``told`` is called in another one at each stall."""
+    over = threading.Event()
+    ident = threading.get_ident()
+    thread = threading.Thread(
+        target=_watch, args=(loop.turns, ident, over, told), name="loop-watch", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch(turns: TurnLog, ident: int, over: threading.Event, told: Callable[[], None]) -> None:
+    while not over.wait(LONG_S):
+        if turns.busy:
+            number = turns.turn
+            frame = sys._current_frames().get(ident)
+            if frame is not None:
+                turns.seen(number, _described(frame))
+        stall = turns.take_stall()
+        if stall is not None:
+            told()
+            log.warning(
+                "the event loop was held: nothing else was done meanwhile",
+                extra={"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))},
+            )
+
+
+def _described(frame: FrameType) -> tuple[str, ...]:
+    """Innermost frames, last; names and lines of code, never values."""
+    found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)]
+    return tuple(
+        f"{code.co_qualname} ({'/'.join(code.co_filename.split('/')[-2:])}:{line})"
+        for code, line in reversed(found[:MAX_FRAMES])
+    )

@@ -1,0 +1,62 @@
+"""Turns of the event loop: how long they take, and what holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+
+import pytest
+
+from kubeletpy.trace.stalls import Stall, TurnLog
+from kubeletpy.trace.watched_loop import WatchedLoop, watching
+
+
+def test_the_longest_turn_and_the_stalls() -> None:
+    turns = TurnLog()
+    turns.end(1.0)
+    assert turns.take_longest() == 0, "nothing was begun"
+    turns.begin(10.0)
+    assert turns.busy
+    turns.seen(turns.turn, ("short",))
+    turns.end(10.125)
+    assert not turns.busy
+    turns.begin(20.0)
+    turns.end(20.0625)
+    assert (turns.take_longest(), turns.take_longest()) == (0.125, 0)
+    assert turns.take_stall() is None
+    turns.begin(30.0)
+    turns.end(31.0)
+    assert turns.take_stall() == Stall(1.0, ()), "what was seen of another turn is not told"
+    turns.begin(40.0)
+    turns.seen(turns.turn, ("outer", "inner"))
+    turns.end(42.0)
+    assert turns.take_stall() == Stall(2.0, ("outer", "inner"))
+    assert turns.take_stall() is None
+
+
+def hold(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_a_held_loop_is_told_of_once_with_the_culprit(caplog: pytest.LogCaptureFixture) -> None:
+    told = threading.Event()
+
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, WatchedLoop)
+        with watching(loop, told.set):
+            await asyncio.sleep(0)
+            hold(0.6)
+            assert await asyncio.to_thread(told.wait, 10)
+        return loop.turns.take_longest()
+
+    with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        longest = runner.run(main())
+    assert longest >= 0.6
+    (record,) = caplog.records
+    assert "the event loop was held" in record.message
+    assert "hold (trace/test_stalls.py:" in record.__dict__["in"]
+    assert record.__dict__["seconds"] >= 0.6
+    assert all(thread.name != "loop-watch" for thread in threading.enumerate())
