@@ -7,8 +7,10 @@ import pytest
 from tools.rulebook import tables
 from tools.rulebook.differences import FILE, Difference, listed
 
+OF_ROWS = [each for each in listed() if each.here != "only here"]
 
-@pytest.mark.parametrize("each", listed(), ids=lambda each: f"{each.table}-{each.row}")
+
+@pytest.mark.parametrize("each", OF_ROWS, ids=lambda each: f"{each.table}-{each.row}")
 def test_it_is_about_a_row_that_is_there(each: Difference) -> None:
     assert each.table in tables.files() - {FILE}
     assert any(each.covers(key) for key in tables.keys(each.table))

@@ -58,6 +58,10 @@ def keys(name: str) -> frozenset[str]:
         return frozenset(HEADING.findall((REFERENCE / name).read_text()))
     if name.endswith(".csv"):
         named = {row[column] for row in rows(name) for column in KEYS[name]}
+        if name == "constants.csv":
+            named |= {f"{row['area']}: {row['name']}" for row in rows(name)}
+        if name == "reasons.csv":  # some rows have several reasons
+            named |= {word for key in named for word in key.split()}
         groups = {re.split(r"[.\[{]", key)[0] for key in named} if name == "config.csv" else set()
         return frozenset(named | groups)
     table = document(name)

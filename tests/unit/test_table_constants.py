@@ -1,0 +1,199 @@
+"""The numbers of docs/reference/constants.csv are those of the code, row by row.
+
+Every row is here once: held against a number of the code, or named with what holds it instead.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools.rulebook.differences import allowed
+from tools.rulebook.product import number
+from tools.rulebook.tables import rows
+
+UNITS = {
+    "": 1,
+    "ms": 0.001,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+    "%": 0.01,
+    "Mi": 1 << 20,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+}
+NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?) ?(ms|s|m|h|%|Mi|KiB|MiB|)(?![\w])")
+ROWS = {f"{row['area']}: {row['name']}": row["value"] for row in rows("constants.csv")}
+
+# row = the numbers of its value in order, as room/module NAME (or NAME of the module before);
+# "-" is one that no constant of the code says alone
+NUMBERS = """
+sync: housekeeping period = syncloop/loop HOUSEKEEPING_PERIOD
+sync: runtime error loop sleep = syncloop/pause FIRST_WAIT | syncloop/pause LAST_WAIT
+sync: runtime up check = node/runtime_monitor PERIOD_S
+sync: runtime down threshold = node/conditions RUNTIME_DOWN_AFTER_S
+sync: killPodNow wait = podworkers/workers MIN_KILL_WAIT | -
+backoff: crash loop base/max = runtime_manager/backoff BASE_SECONDS | MAX_SECONDS
+backoff: crash loop reset = runtime_manager/backoff QUIET_SECONDS
+backoff: image pull base/max = images/backoff BASE | images/backoff MAXIMUM
+cri: default request timeout = remote/timeouts DEFAULT_REQUEST_TIMEOUT
+cri: max receive message = remote/connection MAX_RECEIVE
+cri: RuntimeConfig tries = remote/discovery TRIES | remote/discovery PAUSE
+termination: minimum grace to runtime = runtime_manager/grace MINIMUM
+termination: minimum pod worker grace = podworkers/requeue MIN_GRACE
+termination: orphan runtime pod grace = syncloop/housekeeping ORPHAN_GRACE
+termination: hard eviction grace = eviction/local_storage GRACE_S
+termination: cgroup pid kill attempts = cgroups/filesystem KILL_ATTEMPTS
+status: per-container termination message = runtime_manager/termination_message MAX_FILE_BYTES
+status: per-pod messages = status/store MESSAGE_BYTES_PER_POD
+status: message from logs = runtime_manager/termination_message MAX_LOG_BYTES | MAX_LOG_LINES
+node: status update = - | node/manager JITTER
+node: lease renew = node/lease RENEW_SHARE | - | node/lease JITTER
+node: images reported = - | node/build MAX_NAMES_PER_IMAGE
+node: image list cache = node/manager IMAGES_FRESH_S
+probe: tries per run = probes/prober TRIES
+probe: body kept = handlers/outcome KEPT_OUTPUT
+probe: exec output kept = handlers/outcome KEPT_OUTPUT
+probe: redirect max = handlers/http MAX_REDIRECTS
+probe: restart detection slack = probes/schedule RESTART_SLACK_S
+images: GC period = upkeep IMAGES_PERIOD_S
+images: detect period = upkeep IMAGES_PERIOD_S
+images: record write limit while matching = images/records/verify LEARNED_LIMIT
+images: pull record caches = launch/image_credentials _INTENTS_PER_POD | - | _RECORDS_PER_POD
+containerGC: period = upkeep CONTAINERS_PERIOD_S
+containerGC: kept by deletor = syncloop/dead_containers KEEP
+eviction: monitor period = eviction/keeper PERIOD_S
+resources: cpu shares = runtime_manager/resources MIN_SHARES | MAX_SHARES | - | - | - | MIN_SHARES
+resources: cpu quota = - | runtime_manager/resources MIN_QUOTA_US | -
+resources: min status limits = status/reported_resources MIN_MILLI_LIMIT | MIN_MILLI_REQUEST
+resources: oom_score_adj = runtime_manager/resources GUARANTEED_OOM_SCORE | - | - | - | - | -
+resources: QoS cgroup update = cgroups/manager REFRESH_S
+resources: resize retry = allocation/manager FIRST_RETRY_S | allocation/manager RETRY_S
+volumes: path limits = volumes/paths MAX_FILE_NAME | volumes/paths MAX_PATH
+token: jitter = -
+server: stream creation timeout = server/streaming/link CONNECT_S
+static: manifest max = syncloop/sources/manifest MAX_MANIFEST
+static: http timeout = syncloop/sources/http TIMEOUT
+dns: nameservers max = runtime_manager/dns MAX_NAMESERVERS
+dns: search paths max = runtime_manager/dns MAX_SEARCHES
+dns: search chars max = runtime_manager/dns MAX_SEARCH_CHARS
+dns: search item max = runtime_manager/dns MAX_SEARCH_ITEM
+hostname: hostname max = pods/hostname MAX_HOSTNAME
+hostname: fqdn max = pods/hostname MAX_FQDN
+certs: CSR wait = certificates/issuing WAIT_S
+certs: client exit after expiry = certificates/rotation CLIENT_LOST_S
+events: aggregate = events/correlate SIMILAR_MAX | events/correlate WINDOW
+events: spam filter = events/correlate SPAM_BURST | - | events/correlate SPAM_REFILL
+events: queue = kubeapi/events QUEUE_SIZE
+events: retry = kubeapi/events TRIES | kubeapi/events RETRY_SECONDS
+objects: configmap/secret watch idle stop = kubeapi/objects IDLE_S
+objects: watch first sync wait = kubeapi/objects FIRST_ANSWER_S | -
+shutdown: dbus reconnect = shutdown/manager RECONNECT_S
+shutdown: critical split = - | shutdown/plan CRITICAL_PRIORITY
+shutdown: critical priority = pods/qos CRITICAL_PRIORITY
+userns: ids per pod = runtime_manager/user_namespaces IDS_PER_POD
+exitcodes: lost container = status/container_status LOST_EXIT_CODE
+"""
+CONFIGURED = """
+status: full sync
+node: status report
+node: lease duration
+images: pull QPS/burst
+images: GC high/low
+images: min age
+containerGC: min age
+containerGC: per pod-container
+containerGC: global
+eviction: transition period
+eviction: defaults
+resources: default period
+volumes: stats period
+logs: rotate size/files/workers/interval
+server: ports
+events: client qps/burst
+"""
+"""Defaults of settings: config.csv is held against them."""
+RULES = """
+sync: per-pod resync
+sync: error requeue
+sync: network-not-ready requeue
+sync: phase transition requeue
+sync: sync loop health limit
+sync: housekeeping warn
+pleg: relist period
+pleg: unhealthy after
+backoff: crash loop with ReduceDefaultCrashLoopBackOffDecay
+backoff: crash loop key
+backoff: static file watch retry
+backoff: node register retry
+cri: RunPodSandbox
+cri: StopContainer
+cri: ExecSync
+cri: PullImage
+cri: CheckpointContainer
+cri: connect timeout
+cri: reconnect backoff
+cri: API version asked
+cri: authority
+termination: base grace order
+termination: sidecar turn wait
+status: time precision
+node: status retry
+node: lease update retries
+node: lease create backoff
+node: heartbeat client timeout
+probe: defaults
+probe: start jitter
+images: serial queue
+images: usage formula
+images: to free
+resources: shares to milli
+resources: pod/QoS cgroup v2 cpu.weight
+resources: weight to shares
+resources: quota to milli
+resources: limited swap
+resources: memory.oom.group
+resources: QoS hugepage limit
+resources: allocatable
+volumes: emptyDir mode
+volumes: token mode with fsUser/fsGroup
+token: refresh
+logs: rotated kept
+dns: cluster options
+dns: resolv.conf max
+certs: rotation point
+shutdown: logind recheck
+stats: cpu usage cache
+restart: restart count from logs
+userns: first host id
+"""
+"""Formulas and sentences: the tests of the decisions hold them."""
+HELD = dict(line.split(" = ") for line in NUMBERS.strip().splitlines())
+COLUMNS = [(row, HELD[row]) for row in HELD]
+
+
+def numbers(value: str) -> list[float]:
+    """The numbers of a value, in seconds, bytes or shares."""
+    return [float(found[1]) * UNITS[found[2]] for found in NUMBER.finditer(value)]
+
+
+@pytest.mark.parametrize(("row", "places"), COLUMNS, ids=list(HELD))
+def test_number(row: str, places: str) -> None:
+    wanted = numbers(ROWS[row].replace("10m limit, 2m request", "10 limit, 2 request"))
+    held = places.split(" | ")
+    assert len(held) == len(wanted)
+    module = ""
+    for place, value in zip(held, wanted, strict=True):
+        if place == "-":
+            continue
+        named, _, name = place.rpartition(" ")
+        module = named or module
+        assert number(f"{module} {name}") == pytest.approx(value), place
+
+
+def test_every_row_is_held_or_different() -> None:
+    different = {row for row in ROWS if allowed("constants.csv", row)}
+    named = [*HELD, *CONFIGURED.strip().splitlines(), *RULES.strip().splitlines(), *different]
+    assert sorted(named) == sorted(ROWS)

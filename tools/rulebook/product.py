@@ -1,0 +1,78 @@
+"""What the agent's own sources say, without importing them: their words and their numbers."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+from tools.rulebook import tables
+
+PACKAGE = tables.ROOT / "kubeletpy"
+NOT_THE_AGENT = ("localapi", "generated")
+OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+    ast.LShift: lambda a, b: int(a) << int(b),
+}
+
+
+def modules() -> Iterator[Path]:
+    """The agent's modules, without the embedded API."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not set(NOT_THE_AGENT) & set(path.relative_to(PACKAGE).parts):
+            yield path
+
+
+def _texts(source: str) -> Iterator[str]:
+    tree = ast.parse(source)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in prose:
+                yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = (p.value if isinstance(p, ast.Constant) else "{}" for p in node.values)
+            yield "".join(map(str, parts))
+
+
+@cache
+def texts() -> frozenset[str]:
+    """Every string of the sources but docstrings; ``{}`` stands for what an f-string puts in."""
+    return frozenset(text for path in modules() for text in _texts(path.read_text()))
+
+
+def _value(node: ast.expr) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](_value(node.left), _value(node.right))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    raise ValueError(f"not a number: {ast.unparse(node)}")
+
+
+def number(place: str) -> float:
+    """The number that a module gives a name.
+
+    Args:
+        place: ``room/module NAME``; the module may lie in any corridor of the room.
+
+    Raises:
+        LookupError: there is no such module or name, or more than one.
+    """
+    where, name = place.split()
+    room, _, module = where.rpartition("/")
+    found = [
+        _value(node.value)
+        for path in (PACKAGE / room).rglob(f"{module}.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [name]
+    ]
+    if len(found) != 1:
+        raise LookupError(f"{place}: {len(found)} found")
+    return found[0]
