@@ -1,7 +1,7 @@
 """Who may do what: administrators everything, a node what the Node authorizer allows it.
 
-Pure: other objects come through a :class:`Lookup`. Source: docs/reference, "What a node may do".
-There is no RBAC here: service accounts may only ask about themselves.
+Pure: other objects come through a :class:`Lookup`. Source: docs/reference/api-server.md, ae. There
+is no RBAC here: service accounts may only ask about themselves.
 """
 
 from __future__ import annotations

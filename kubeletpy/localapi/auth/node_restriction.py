@@ -1,6 +1,6 @@
 """What a node may change: the NodeRestriction admission's rules as functions.
 
-Source: docs/reference, "What a node may do". Each returns the reason of a refusal, or None.
+Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, or None.
 """
 
 from __future__ import annotations

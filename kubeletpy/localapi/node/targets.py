@@ -1,6 +1,6 @@
 """What a request for a pod's logs or streams, or for a node, asks of the node's own server. Pure.
 
-Source: docs/reference, server table (paths and queries of the node's server).
+Source: docs/reference/server.csv: endpoint.
 """
 
 from __future__ import annotations

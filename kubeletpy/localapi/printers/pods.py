@@ -1,7 +1,7 @@
 """The cells of ``kubectl get pods``.
 
-STATUS follows the rules of docs/reference ("kubectl get pods cells"): what a later rule finds
-replaces what an earlier one found.
+STATUS follows the rules of docs/reference/api-server.md, ac; what a later rule finds replaces what
+an earlier one found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Carry a plan out: the steps of a runtime sync, in the one order that they have.
 
-Source: docs/reference, "Execution order of a runtime sync". Each step is a function below; a step
-that ends the sync raises StopSync. Must never decide: what to do, and why, is in the plan.
+Source: docs/reference/behaviour.md, c8. Each step is a function below; a step that ends the sync
+raises StopSync. Must never decide: what to do, and why, is in the plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs postStart and preStop hooks: a command, an HTTP request, or a pause.
 
 Must never limit a hook in time: preStop is given up by who calls, when the grace period is over;
-postStart has as long as it takes. Source: docs/reference, hooks.
+postStart has as long as it takes. Source: docs/reference/behaviour.md, n1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stop containers and pods: with the grace they have, in the order they need.
 
-Source: docs/reference, "Hooks and stopping". Must never remove anything: dead records are
-needed for the truth about them.
+Source: docs/reference/behaviour.md, n2, n3. Must never remove anything: dead records are needed for
+the truth about them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One preStop hook under way, from its start until its container has ended.
 
 The grace period limits how long its container waits for it, not the hook itself: one that takes
-longer goes on beside the container's own end, until that has come. Source: docs/reference, hooks.
-Must never stop the container.
+longer goes on beside the container's own end, until that has come. Source:
+docs/reference/behaviour.md, n1. Must never stop the container.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An error ends it where it is; what was done is recorded, the next sync goes on with the rest. Must
 never decide what is to be changed.
 
-Source: docs/reference, "In-place resize".
+Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Start one container: image, attempt, config, create, start, post-start, in this order.
 
 Each step that fails ends the start with its own code, which kubectl shows as the reason why the
-container waits. Source: docs/reference, "Start of one container". Must never decide whether to
-start.
+container waits. Source: docs/reference/behaviour.md, c9. Must never decide whether to start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The order in which a pod's containers stop: sidecars wait until nobody needs them any more.
 
-Source: docs/reference, "Pod stop"; KEP-753. Must never stop anything itself.
+Source: docs/reference/behaviour.md, n3; KEP-753. Must never stop anything itself.
 """
 
 from __future__ import annotations

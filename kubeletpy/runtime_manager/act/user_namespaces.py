@@ -3,7 +3,7 @@
 Each such pod has a range of its own, written into its directory before it is used, so that a
 restarted agent knows it. Must never give a range to two pods, nor one that has the node's own ids
 (the first ``ids_per_pod``): as long as a record can't be read, nobody gets a range that may be that
-pod's. Source: docs/reference, security context (hostUsers), constants.
+pod's. Source: docs/reference/behaviour.md, j2; docs/reference/constants.csv: userns.
 """
 
 from __future__ import annotations

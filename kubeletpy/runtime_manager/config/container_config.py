@@ -3,7 +3,8 @@
 A pure function of what is given. Must never read a file or an object itself, and never put a value
 of the environment into an error.
 
-Source: docs/reference, "Environment and command", "Security context", "Resources", names.
+Source: docs/reference/behaviour.md, h5, j2, k2; docs/reference/names.csv: cri-annotation,
+cri-metadata.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The resolver configuration of a pod, which the runtime writes into its resolv.conf.
 
-Source: docs/reference, "DNS". Must never read the host's file itself: its text is an argument.
+Source: docs/reference/behaviour.md, i11. Must never read the host's file itself: its text is an
+argument.
 """
 
 from __future__ import annotations

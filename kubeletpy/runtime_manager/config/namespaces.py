@@ -1,6 +1,6 @@
 """Which Linux namespaces a pod and its containers share with the node or with each other.
 
-Source: docs/reference, "Security context" (namespaces).
+Source: docs/reference/behaviour.md, j2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Linux resource limits in CRI terms, from requests and limits.
 
-Source: docs/reference, "Container (Linux)" and constants (resources).
+Source: docs/reference/behaviour.md, k2; docs/reference/constants.csv: resources.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A pure function of pod and settings. Must never promise what the runtime would refuse: a sandbox on
 the host network has no hostname of its own.
 
-Source: docs/reference, names, "Security context", "DNS".
+Source: docs/reference/names.csv: cri-label, cri-annotation, cri-metadata;
+docs/reference/behaviour.md, j2, i11.
 """
 
 from __future__ import annotations

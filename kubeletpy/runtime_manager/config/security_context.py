@@ -1,7 +1,7 @@
 """The security context of one container: what pod and container say, merged and put in CRI terms.
 
-Must never weaken what the spec asks for: what cannot be expressed or verified is an error.
-Source: docs/reference, "Security context".
+Must never weaken what the spec asks for: what cannot be expressed or verified is an error. Source:
+docs/reference/behaviour.md, j1, j2, j3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The hash that says whether a container's definition changed: only name and image count.
 
 The kubelet's own value, so that either agent adopts the other's containers without a restart.
-Source: docs/reference, names (io.kubernetes.container.hash).
+Source: docs/reference/names.csv: io.kubernetes.container.hash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Labels and annotations by which the agent, crictl and log collectors know what is whose.
 
 What is read back was perhaps written by another agent, or by a stranger: anything may be missing or
-wrong, and reading never fails. Source: docs/reference, names (cri-label, cri-annotation).
+wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
 """
 
 from __future__ import annotations

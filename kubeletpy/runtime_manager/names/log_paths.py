@@ -1,7 +1,7 @@
 """Where container logs are, and the names under which log collectors look for them.
 
-Names from specs become parts of paths here: one that could lead elsewhere is refused.
-Source: docs/reference, names (log).
+Names from specs become parts of paths here: one that could lead elsewhere is refused. Source:
+docs/reference/names.csv: log.
 """
 
 from __future__ import annotations

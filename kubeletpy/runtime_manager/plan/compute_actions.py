@@ -3,7 +3,7 @@
 A pure function: no clock, no I/O, nothing remembered. Must never start what runs, nor start
 anything in a pod that it kills without making a new sandbox.
 
-Source: docs/reference, "Pod actions".
+Source: docs/reference/behaviour.md, c.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Counts from the moment the container ended, not from when the agent saw it. Must never read a clock
 or wait: the caller gets an instant to come back at.
 
-Source: docs/reference, "Backoff"; KEP-4603.
+Source: docs/reference/behaviour.md, d; KEP-4603.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which dead containers, sandboxes and log files may go: the pure half of container GC.
 
-Source: docs/reference, "Container GC". Must never select what runs, nor a pod's newest
-records while the pod is wanted.
+Source: docs/reference/behaviour.md, p1; docs/reference/behaviour-resources.md, rg. Must never
+select what runs, nor a pod's newest records while the pod is wanted.
 """
 
 from __future__ import annotations

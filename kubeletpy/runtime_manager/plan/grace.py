@@ -1,6 +1,6 @@
 """How long a container gets to end by itself. Seconds everywhere.
 
-Source: docs/reference, "Stop one container". Must never wait or read a clock.
+Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Walks the list from its end, because records of early init containers may be gon
 has a record says how far initialisation came. Must never start a later init container while an
 earlier one has not done its part.
 
-Source: docs/reference, "Init containers"; KEP-753.
+Source: docs/reference/behaviour.md, c4; KEP-753.
 """
 
 from __future__ import annotations

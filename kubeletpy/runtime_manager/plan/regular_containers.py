@@ -1,6 +1,6 @@
 """What is to become of each regular container in a sandbox that stays.
 
-A pure function. Must never start what runs. Source: docs/reference, "Regular containers".
+A pure function. Must never start what runs. Source: docs/reference/behaviour.md, c5.
 """
 
 from __future__ import annotations

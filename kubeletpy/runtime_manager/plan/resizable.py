@@ -2,7 +2,7 @@
 
 Pure arithmetic and words. Must never decide what is to be done about a difference.
 
-Source: docs/reference, "In-place resize"; KEP-1287, KEP-5419 (pod-level resources).
+Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Pure: desired resources come from the pod as it was allocated, those in effect f
 what containers were last given and from the runtime. Must never restart a container only because a
 record was lost.
 
-Source: docs/reference, "In-place resize"; KEP-1287, KEP-5419 (pod-level resources).
+Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The steps of a resize of a pod as a whole, and when memory must not be taken away.
 
 Pure. What is raised is raised for the pod before its containers, what is lowered is lowered after
-them: a pod is never smaller than its containers. Source: docs/reference, "In-place resize".
+them: a pod is never smaller than its containers. Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations

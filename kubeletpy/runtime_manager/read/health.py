@@ -1,6 +1,6 @@
 """What the runtime says of itself, as node conditions and the sync loop need it.
 
-Source: docs/reference, "Runtime health"; CRI RuntimeCondition. Must never raise for an answer.
+Source: docs/reference/behaviour.md, o4; CRI RuntimeCondition. Must never raise for an answer.
 """
 
 from __future__ import annotations

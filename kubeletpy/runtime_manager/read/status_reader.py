@@ -4,7 +4,7 @@ A runtime may say anything: records without an id or a name are left out, double
 absurd times count as unknown, foreign records are not the pod's. Must never ask the runtime or read
 a file: termination messages are arguments.
 
-Source: docs/reference, container status and termination message.
+Source: docs/reference/behaviour.md, e4, e5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Both files are written by the container and hostile: nothing but a regular file is read, no link
 followed, nothing waited for, and only the last bytes are looked at. Must never raise for what is in
-them. Source: docs/reference, termination message.
+them. Source: docs/reference/behaviour.md, e5.
 """
 
 from __future__ import annotations

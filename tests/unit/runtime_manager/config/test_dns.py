@@ -1,4 +1,4 @@
-"""Resolver configurations of pods (docs/reference, "DNS")."""
+"""Resolver configurations of pods (docs/reference/behaviour.md, i11)."""
 
 from __future__ import annotations
 

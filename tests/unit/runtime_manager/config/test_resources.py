@@ -1,4 +1,5 @@
-"""Resource limits in CRI terms (docs/reference, "Container (Linux)", constants)."""
+"""Resource limits in CRI terms (docs/reference/behaviour.md, k2; docs/reference/constants.csv:
+resources)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security contexts in CRI terms (docs/reference, "Security context")."""
+"""Security contexts in CRI terms (docs/reference/behaviour.md, j)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Labels, annotations, hashes and log paths (docs/reference, names)."""
+"""Labels, annotations, hashes and log paths (docs/reference/names.csv: cri-label, cri-annotation,
+log)."""
 
 from __future__ import annotations
 

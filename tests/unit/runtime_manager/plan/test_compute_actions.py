@@ -1,4 +1,4 @@
-"""The decision table of a sync, row by row (docs/reference, "Pod actions")."""
+"""The decision table of a sync, row by row (docs/reference/behaviour.md, c)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CrashLoopBackOff (docs/reference, "Backoff")."""
+"""CrashLoopBackOff (docs/reference/behaviour.md, d)."""
 
 from __future__ import annotations
 
