@@ -52,6 +52,7 @@ from kubeletpy.runtime_manager.protocol import (
 )
 from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.seams import Seams
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,9 @@ class KubeRuntimeManager:
         ``concurrent_starts`` how many sandboxes and containers are made at once.
         """
         self._runtime_name = runtime_name
-        source = StatusSource(runtime, clock)
+        settings = settings or RuntimeSettings()
+        roots = MessageRoots(root_dir, settings.pod_logs_dir)
+        source = StatusSource(runtime, clock, roots)
         self._tools = tools = Tools(
             runtime=runtime,
             source=source,
@@ -101,7 +104,7 @@ class KubeRuntimeManager:
             recorder=recorder,
             clock=clock,
             metrics=metrics,
-            settings=settings or RuntimeSettings(),
+            settings=settings,
             seams=seams or Seams(),
             root_dir=root_dir,
         )

@@ -1,7 +1,8 @@
 """Which trees on disk are a pod's. Pure.
 
 Source: docs/reference/names.csv: volume-dir, log; ephemeral storage is the containers' writable
-layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts.
+layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts; and the files for
+containers' last words, which the kubelet leaves out although containers write to them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kubeletpy.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from kubeletpy.volumes.paths import PLUGINS, PodPaths, UnsafePath
 
 MAX_VOLUMES = 1000
+"""Of one pod, where numbers are only shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class PodTrees:
         pod_logs: the directory of all its logs, those of containers included.
         logs: container name -> directory.
         hosts: the managed hosts file.
+        all_words: the directory of all files for containers' last words.
+        words: container name -> directory of its own.
     """
 
     uid: str
@@ -46,6 +50,8 @@ class PodTrees:
     pod_logs: str
     logs: dict[str, str]
     hosts: str
+    all_words: str
+    words: dict[str, str]
 
     def paths(self) -> Iterator[str]:
         """Everything to measure."""
@@ -53,32 +59,43 @@ class PodTrees:
         yield from self.logs.values()
         yield self.pod_logs
         yield self.hosts
+        yield self.all_words
+        yield from self.words.values()
 
 
 def trees(
-    ref: PodRef, pod: Pod | None, containers: tuple[str, ...], pods_dir: str, logs_root: str
+    ref: PodRef,
+    pod: Pod | None,
+    containers: tuple[str, ...],
+    pods_dir: str,
+    logs_root: str,
+    *,
+    max_volumes: int | None = MAX_VOLUMES,
 ) -> PodTrees | None:
     """What to measure of a pod; ``pod`` None: it is not wanted any more, only its logs count.
 
-    None when a name can not be part of a path.
+    ``max_volumes``: None: all, of which there may be tens of thousands; for limits, and not on the
+    event loop. None when a name can not be part of a path.
     """
     paths = PodPaths(pods_dir, ref.uid)
     where = (logs_root, ref.namespace, ref.name, ref.uid)
     try:
         return PodTrees(
             uid=ref.uid,
-            volumes=tuple(_volumes(pod, paths)),
+            volumes=tuple(_volumes(pod, paths, max_volumes)),
             pod_logs=pod_log_directory(*where),
             logs={name: container_log_directory(*where, name) for name in containers},
             hosts=paths.hosts_file,
+            all_words=paths.containers_dir,
+            words={name: paths.container_dir(name) for name in containers},
         )
     except (UnsafePath, UnsafeName):
         return None
 
 
-def _volumes(pod: Pod | None, paths: PodPaths) -> Iterator[VolumeTree]:
+def _volumes(pod: Pod | None, paths: PodPaths, most: int | None) -> Iterator[VolumeTree]:
     spec: Any = pod.spec if pod is not None else {}
-    for volume in (spec.get("volumes") or ())[:MAX_VOLUMES]:
+    for volume in (spec.get("volumes") or ())[:most]:
         for kind in PLUGINS:
             source = volume.get(kind)
             if source is None:
@@ -91,7 +108,7 @@ def _volumes(pod: Pod | None, paths: PodPaths) -> Iterator[VolumeTree]:
 def pod_disk(plan: PodTrees, measured: dict[str, TreeUse]) -> PodDisk:
     """What was measured of a pod. The logs of no container are what is left of all its logs."""
     logs = {name: measured[path] for name, path in plan.logs.items() if path in measured}
-    others = [measured[plan.hosts]] if plan.hosts in measured else []
+    others = [measured[path] for path in (plan.hosts, plan.all_words) if path in measured]
     if (whole := measured.get(plan.pod_logs)) is not None:
         used = (whole.used or 0) - sum(each.used or 0 for each in logs.values())
         inodes = (whole.inodes or 0) - sum(each.inodes or 0 for each in logs.values())
@@ -103,6 +120,7 @@ def pod_disk(plan: PodTrees, measured: dict[str, TreeUse]) -> PodDisk:
             if volume.path in measured
         ),
         logs=logs,
+        words={name: measured[path] for name, path in plan.words.items() if path in measured},
         others=tuple(others),
     )
 
@@ -113,8 +131,8 @@ class PodStorage:
 
     Attributes:
         volumes: by name.
-        containers: running containers by name: logs, and writable layers where they are on the
-            node's file system.
+        containers: running containers by name: logs, files for last words, and writable layers
+            where they are on the node's file system.
         total: all that counts as the pod's ephemeral storage.
     """
 
@@ -139,6 +157,8 @@ def pod_storage(disk: PodDisk, layers: Mapping[str, int], *, layers_apart: bool)
             not count for the container then, but it does for the pod (as the kubelet has it).
     """
     containers = {name: use.used or 0 for name, use in disk.logs.items()}
+    for name, use in disk.words.items():
+        containers[name] = containers.get(name, 0) + (use.used or 0)
     if not layers_apart:
         for name, used in layers.items():
             containers[name] = containers.get(name, 0) + used

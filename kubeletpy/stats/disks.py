@@ -26,7 +26,8 @@ IDLE_SHARE = 20
 """A tree is left alone for this many times what measuring it took."""
 PATIENCE_S = 2.0
 """How long an answer waits for trees."""
-MAX_TREES = 20_000
+MAX_TREES = 100_000
+"""A pod may use some ten thousand volumes."""
 BATCH = 25
 """Trees that are measured in one go of a thread."""
 

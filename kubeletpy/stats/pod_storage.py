@@ -63,26 +63,28 @@ class StorageMeter:
         Args:
             wanted: uid -> whether writable layers count.
         """
-        plans: dict[str, PodTrees] = {}
-        layered: list[RunningPod] = []
-        for uid, with_layers in wanted.items():
-            running = self._running(uid)
-            if running is None or (plan := self._plan(running)) is None:
-                continue
-            plans[uid] = plan
-            if with_layers:
-                layered.append(running)
+        running = {uid: pod for uid in wanted if (pod := self._running(uid)) is not None}
+        specs = {uid: self._from.pod(uid) for uid in running}
+        # off the loop: a pod may have tens of thousands of volumes
+        plans = await asyncio.to_thread(self._plans, running, specs)
+        layered = [pod for uid, pod in running.items() if wanted[uid] and uid in plans]
+        # pods with little first: one with very much must not push others out of what is measured
+        fair = sorted((list(plan.paths()) for plan in plans.values()), key=len)
         measured, layers = await asyncio.gather(
-            self._from.disks.measure(p for plan in plans.values() for p in plan.paths()),
+            self._from.disks.measure(path for paths in fair for path in paths),
             self._layers(layered),
         )
         apart = await self._layers_apart() if layered else True
-        return {
-            uid: disk_plan.pod_storage(
-                disk_plan.pod_disk(plan, measured), layers.get(uid, {}), layers_apart=apart
-            )
-            for uid, plan in plans.items()
-        }
+
+        def all_uses() -> dict[str, PodStorage]:
+            return {
+                uid: disk_plan.pod_storage(
+                    disk_plan.pod_disk(plan, measured), layers.get(uid, {}), layers_apart=apart
+                )
+                for uid, plan in plans.items()
+            }
+
+        return await asyncio.to_thread(all_uses)
 
     async def close(self) -> None:
         """Stop measuring."""
@@ -92,14 +94,22 @@ class StorageMeter:
         status = self._from.status(uid)
         return RunningPod(status) if status is not None and status.has_ready_sandbox else None
 
-    def _plan(self, pod: RunningPod) -> PodTrees | None:
-        return disk_plan.trees(
-            pod.ref,
-            self._from.pod(pod.ref.uid),
-            tuple(container.name for container in pod.containers),
-            f"{self._from.root_dir}/pods",
-            self._from.pod_logs_dir,
-        )
+    def _plans(
+        self, pods: Mapping[str, RunningPod], specs: Mapping[str, Pod | None]
+    ) -> dict[str, PodTrees]:
+        found = {}
+        for uid, pod in pods.items():
+            plan = disk_plan.trees(
+                pod.ref,
+                specs[uid],
+                tuple(container.name for container in pod.containers),
+                f"{self._from.root_dir}/pods",
+                self._from.pod_logs_dir,
+                max_volumes=None,
+            )
+            if plan is not None:
+                found[uid] = plan
+        return found
 
     async def _layers(self, pods: list[RunningPod]) -> dict[str, dict[str, int]]:
         """Bytes in writable layers of running containers: uid -> container name -> bytes."""

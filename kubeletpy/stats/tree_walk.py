@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import stat
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 MAX_ENTRIES = 1_000_000
-MAX_DEPTH = 10_000
 MAX_PENDING = 100_000
 """Directories that wait to be entered, and files with several links that are remembered."""
 STOP_EVERY = 1024
@@ -46,13 +46,6 @@ class Walked:
             self._linked.add(entry.st_ino)
         self.used += entry.st_blocks * _BLOCK
         self.inodes += 1
-
-
-@dataclass(slots=True)
-class _Level:
-    device: int
-    inode: int
-    below: list[str]
 
 
 def walk(
@@ -91,40 +84,44 @@ class _Walk:
         self._device = device
         self._left = max_entries
         self._stopped = stopped
-        self._pending = 0
+        # a level of depth takes some bytes: as many as there are entries must be affordable
+        self._inodes = array("Q")
+        """Of the directories from the top to the open one."""
+        self._waiting = array("L")
+        """How many of the pending names are in each of them."""
+        self._pending: list[str] = []
 
     def run(self, current: int) -> None:
         """Walk from an open directory, which is closed in the end. Raises OSError."""
-        levels = [self._enter(current)]
         try:
-            while levels:
-                level = levels[-1]
-                if not level.below or self._left <= 0:
-                    self._found.at_least |= bool(level.below)
-                    levels.pop()
-                    if levels:
-                        current = self._up(current, levels[-1])
+            self._enter(current)
+            while self._inodes:
+                if self._left <= 0:
+                    self._found.at_least |= bool(self._pending)
+                    return
+                if not self._waiting[-1]:
+                    self._inodes.pop()
+                    self._waiting.pop()
+                    if self._inodes:
+                        current = self._up(current)
                     continue
-                name = level.below.pop()
-                self._pending -= 1
-                if len(levels) >= MAX_DEPTH:
-                    self._found.at_least = True
-                    continue
+                self._waiting[-1] -= 1
                 try:
-                    below = os.open(name, _OPEN, dir_fd=current)
+                    below = os.open(self._pending.pop(), _OPEN, dir_fd=current)
                 except OSError:  # gone, or no directory any more
                     continue
                 current = _swap(current, below)
-                levels.append(self._enter(current))
+                self._enter(current)
         finally:
             os.close(current)
 
-    def _enter(self, current: int) -> _Level:
+    def _enter(self, current: int) -> None:
         """Count what is in a directory; what is below it comes later."""
         here = os.fstat(current)
-        level = _Level(here.st_dev, here.st_ino, [])
+        self._inodes.append(here.st_ino)
+        self._waiting.append(0)
         if here.st_dev != self._device:
-            return level
+            return
         self._found.count(here)
         with os.scandir(current) as entries:
             for entry in entries:
@@ -136,24 +133,23 @@ class _Walk:
                     break
                 try:
                     if entry.is_dir(follow_symlinks=False):
-                        self._remember(entry.name, level)
+                        self._remember(entry.name)
                     else:
                         self._found.count(entry.stat(follow_symlinks=False))
                 except OSError:
                     continue
-        return level
 
-    def _remember(self, name: str, level: _Level) -> None:
-        if self._pending >= MAX_PENDING:
+    def _remember(self, name: str) -> None:
+        if len(self._pending) >= MAX_PENDING:
             self._found.at_least = True
             return
-        self._pending += 1
-        level.below.append(name)
+        self._waiting[-1] += 1
+        self._pending.append(name)
 
-    def _up(self, current: int, parent: _Level) -> int:
+    def _up(self, current: int) -> int:
         above = os.open("..", _OPEN, dir_fd=current)
         there = os.fstat(above)
-        if (there.st_dev, there.st_ino) != (parent.device, parent.inode):
+        if (there.st_dev, there.st_ino) != (self._device, self._inodes[-1]):
             os.close(above)
             raise OSError("a directory was moved while it was walked")
         return _swap(current, above)

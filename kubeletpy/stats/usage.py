@@ -286,7 +286,9 @@ class PodDisk:
     logs: Mapping[str, TreeUse] = field(default_factory=dict)
     """By container name."""
     others: tuple[TreeUse, ...] = ()
-    """Logs of no container, etc-hosts."""
+    """Logs of no container, etc-hosts, all files for last words."""
+    words: Mapping[str, TreeUse] = field(default_factory=dict)
+    """Files for last words by container name; they are in ``others`` too."""
 
 
 @dataclass(frozen=True, slots=True)

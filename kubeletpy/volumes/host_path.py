@@ -1,13 +1,19 @@
 """hostPath volumes: what must be at the path, or is made there. Nothing of it is ever owned.
 
+A pod that has the directory above may change it meanwhile: the mode is set of what was made, by its
+descriptor, never by its name.
+
 Blocking, for threads. Source: docs/reference/behaviour.md, i3.
 """
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+
+from kubeletpy.host.below import make_directory
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -18,6 +24,10 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "CharDevice": (stat.S_ISCHR, "a character device"),
     "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
+
+_DIRECTORY_MODE = 0o755
+_FILE_MODE = 0o644
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class HostPathError(Exception):
@@ -50,17 +60,25 @@ def prepare(path: str, kind: str) -> None:
 
 
 def _make_directories(path: Path) -> None:
-    missing = [path, *path.parents]
-    for directory in reversed([p for p in missing if not p.exists()]):
-        directory.mkdir(0o755, exist_ok=True)
-        directory.chmod(0o755)
+    there = next(above for above in path.parents if above.exists())
+    here = os.open(there, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in path.relative_to(there).parts:
+            below = make_directory(part, _DIRECTORY_MODE, here)
+            os.close(here)
+            here = below
+    finally:
+        os.close(here)
 
 
 def _make_file(path: Path) -> None:
     if not path.parent.is_dir():
         raise HostPathError(f"hostPath type check failed: {path.parent} does not exist")
     try:
-        path.touch(0o644, exist_ok=False)
+        made = os.open(path, _NEW, _FILE_MODE)
     except FileExistsError:
         return
-    path.chmod(0o644)
+    try:
+        os.fchmod(made, _FILE_MODE)  # whatever the umask
+    finally:
+        os.close(made)

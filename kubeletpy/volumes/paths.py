@@ -54,6 +54,15 @@ class PodPaths:
         """The managed hosts file."""
         return f"{self.pod_dir}/etc-hosts"
 
+    @property
+    def containers_dir(self) -> str:
+        """Where the files for containers' last words are."""
+        return f"{self.pod_dir}/containers"
+
+    def container_dir(self, name: str) -> str:
+        """Where those of one container are. Raises UnsafePath."""
+        return f"{self.containers_dir}/{safe_name(name)}"
+
     def volume(self, kind: str, name: str) -> str:
         """The directory of a volume. Raises UnsafePath."""
         return f"{self.volumes_dir}/{PLUGINS[kind]}/{safe_name(name)}"

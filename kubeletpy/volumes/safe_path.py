@@ -12,6 +12,7 @@ import stat
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from kubeletpy.host.below import make_directory
 from kubeletpy.volumes.paths import UnsafePath
 
 MAX_LINKS = 40
@@ -101,12 +102,4 @@ class _Walk:
         return None
 
     def _make(self, part: str) -> None:
-        try:
-            os.mkdir(part, self._mode, dir_fd=self.here)
-        except FileExistsError:
-            return
-        made = os.open(part, _PART | os.O_DIRECTORY, dir_fd=self.here)
-        try:
-            os.chmod(f"/proc/self/fd/{made}", self._mode)  # noqa: PTH101 - whatever the umask
-        finally:
-            os.close(made)
+        os.close(make_directory(part, self._mode, self.here))

@@ -12,7 +12,9 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.runtime_manager.names.log_paths import UnsafeName, restart_count_from_logs
+from kubeletpy.host.below import open_folder, open_folder_of
+from kubeletpy.runtime_manager.names.container_paths import container_parts, termination_file
+from kubeletpy.runtime_manager.names.log_paths import restart_count_from_logs
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +22,8 @@ LOG_DIRECTORY_MODE = 0o755
 CONTAINER_DIRECTORY_MODE = 0o750
 TERMINATION_FILE_MODE = 0o666
 """Containers of any user write to it."""
+TERMINATION_FILE_BYTES = 4
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_log_directory(path: str) -> None:
@@ -47,10 +51,7 @@ def container_directory(root: str, uid: str, container: str) -> Path:
     Raises:
         UnsafeName: uid or container name cannot be part of a path.
     """
-    for part in (uid, container):
-        if not part or "/" in part or "\0" in part or part in (".", ".."):
-            raise UnsafeName(f"{part!r} cannot be part of a path")
-    return Path(root, "pods", uid, "containers", container)
+    return Path(root, *container_parts(uid, container))
 
 
 def make_container_directory(root: str, uid: str, container: str) -> Path:
@@ -68,25 +69,25 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
         UnsafeName: uid or container name cannot be part of a path.
         OSError: it cannot be made.
     """
-    file = make_container_directory(root, uid, container) / secrets.token_hex(4)
-    descriptor = os.open(
-        file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, TERMINATION_FILE_MODE
-    )
+    parts = container_parts(uid, container)
+    Path(root).mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
+    folder = open_folder(root, parts, CONTAINER_DIRECTORY_MODE)
     try:
-        os.fchmod(descriptor, TERMINATION_FILE_MODE)  # whatever the umask
+        name = secrets.token_hex(TERMINATION_FILE_BYTES)
+        descriptor = os.open(name, _NEW, TERMINATION_FILE_MODE, dir_fd=folder)
+        try:
+            os.fchmod(descriptor, TERMINATION_FILE_MODE)  # whatever the umask
+        finally:
+            os.close(descriptor)
     finally:
-        os.close(descriptor)
-    return str(file)
+        os.close(folder)
+    return str(Path(root, *parts, name))
 
 
 def remove_termination_file(root: str, uid: str, container: str, path: str) -> None:
     """Remove a file that create_termination_file made; anything else is left alone."""
-    try:
-        inside = Path(path).parent == container_directory(root, uid, container)
-    except UnsafeName:
-        return
-    if inside:
-        _remove(Path(path))
+    if file := termination_file(root, uid, container, path):
+        _remove_below(root, file)
 
 
 def link_log(log_path: str, link_path: str) -> None:
@@ -111,16 +112,41 @@ def remove_logs(logs_root: str, log_path: str, links: Sequence[str]) -> None:
     for link in map(Path, links):
         if link.is_symlink():
             _remove(link)
-    path = Path(os.path.normpath(log_path)) if log_path else None
-    if path is None or Path(logs_root) not in path.parents:
-        return
     try:
-        found = list(path.parent.iterdir())
+        folder, name = open_folder_of(logs_root, os.path.normpath(log_path))
     except OSError:
         return
-    for file in found:
-        if file.name == path.name or file.name.startswith(f"{path.name}."):
-            _remove(file)
+    try:
+        for file in os.listdir(folder):  # noqa: PTH208 - of a descriptor
+            if file == name or file.startswith(f"{name}."):
+                _unlink(file, folder, log_path)
+    except OSError as error:
+        logger.warning("logs cannot be removed", extra={"path": log_path, "error": str(error)})
+    finally:
+        os.close(folder)
+
+
+def _remove_below(root: str, path: str) -> None:
+    try:
+        folder, name = open_folder_of(root, path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        logger.warning("file cannot be removed", extra={"path": path, "error": str(error)})
+        return
+    try:
+        _unlink(name, folder, path)
+    finally:
+        os.close(folder)
+
+
+def _unlink(name: str, folder: int, path: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        logger.warning("file cannot be removed", extra={"path": path, "error": str(error)})
 
 
 def _remove(path: Path) -> None:

@@ -9,7 +9,7 @@ from kubeletpy.remote.errors import Code, CRIError, FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_termination_file
 from kubeletpy.runtime_manager.act.tools import Tools
-from kubeletpy.runtime_manager.names.labels import read_container_annotations, read_container_labels
+from kubeletpy.runtime_manager.names.labels import read_container_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, log_link
 
 
@@ -41,12 +41,10 @@ class Remover:
         except CRIError as error:
             if error.code is not Code.NOT_FOUND:
                 raise
-        path = read_container_annotations(status.annotations).termination_message_path
         for mount in status.mounts:
-            if path and mount.container_path == path:
-                remove_termination_file(
-                    self._tools.root_dir, owner.pod_uid, owner.container_name, mount.host_path
-                )
+            remove_termination_file(
+                self._tools.root_dir, owner.pod_uid, owner.container_name, mount.host_path
+            )
         if not keep_logs:
             remove_logs(self._tools.settings.pod_logs_dir, status.log_path, self._links(status))
 

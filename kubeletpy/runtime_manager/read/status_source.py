@@ -26,6 +26,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
     summaries_from_lists,
 )
 from kubeletpy.runtime_manager.read.termination_message import (
+    MessageRoots,
     has_message_source,
     read_termination_message,
 )
@@ -44,8 +45,10 @@ T = TypeVar("T")
 class StatusSource:
     """Reads pods from a runtime."""
 
-    def __init__(self, runtime: RuntimeService, clock: Clock) -> None:
+    def __init__(self, runtime: RuntimeService, clock: Clock, roots: MessageRoots) -> None:
+        """``roots``: where last words of containers are read from."""
         self._runtime = runtime
+        self._roots = roots
         self._clock = clock
         self._reads = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
@@ -156,7 +159,7 @@ class StatusSource:
         if not has_message_source(status):
             return ""
         # The file may lie on a volume of the pod that hangs.
-        return await asyncio.to_thread(read_termination_message, status)
+        return await asyncio.to_thread(read_termination_message, status, self._roots)
 
 
 U = TypeVar("U")

@@ -1,18 +1,22 @@
 """The last words of a container: from the file it may write, or from the end of its log.
 
-Both files are written by the container and hostile: nothing but a regular file is read, no link
-followed, nothing waited for, and only the last bytes are looked at. Must never raise for what is in
-them. Source: docs/reference/behaviour.md, e5.
+Both files are written by the container and hostile, and whoever mounts their directories from the
+host can move them: only the file that the agent made for the container and a log below podLogsDir
+are read, nothing but a regular file, no link is followed, nothing waited for, and only the last
+bytes are looked at. Never a volume that is mounted at the path of the message. Must never raise for
+what is in them. Source: docs/reference/behaviour.md, e5.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import stat
+from dataclasses import dataclass
 
+from kubeletpy.host.below import open_file
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import read_container_annotations
+from kubeletpy.runtime_manager.names.container_paths import termination_file
+from kubeletpy.runtime_manager.names.labels import read_container_annotations, read_container_labels
 
 MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
@@ -21,6 +25,14 @@ LOG_WINDOW = 256 * 1024
 """How much of a log's end is searched for those lines, in bytes: a line of a CRI log is at most
 16 KiB, and only the last 2048 bytes of text count."""
 FALLBACK_TO_LOGS = "FallbackToLogsOnError"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRoots:
+    """Where the agent's own files are: the kubelet's root directory, and podLogsDir."""
+
+    root_dir: str
+    pod_logs: str
 
 
 def has_message_source(status: cri.ContainerStatus) -> bool:
@@ -34,7 +46,7 @@ def has_message_source(status: cri.ContainerStatus) -> bool:
     )
 
 
-def read_termination_message(status: cri.ContainerStatus) -> str:
+def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -> str:
     """The message of an ended container, "" when it left none. Blocks on the files."""
     remembered = read_container_annotations(status.annotations)
     fall_back = (
@@ -43,41 +55,52 @@ def read_termination_message(status: cri.ContainerStatus) -> str:
         and status.reason != "ContainerCannotRun"
     )
     message = ""
-    path = remembered.termination_message_path
-    for mount in status.mounts:
-        if path and mount.container_path == path:
-            try:
-                message = read_tail(mount.host_path, MAX_FILE_BYTES).decode("utf-8", "replace")
-            except FileNotFoundError:
-                message = ""
-            except OSError as error:
-                return f"Error on reading termination log {mount.host_path}: {error.strerror}"
-            break
+    file = _own_file(status, roots) if remembered.termination_message_path else ""
+    if file:
+        try:
+            message = read_tail(roots.root_dir, file, MAX_FILE_BYTES).decode("utf-8", "replace")
+        except FileNotFoundError:
+            message = ""
+        except OSError as error:
+            return f"Error on reading termination log {file}: {_why(error)}"
     if message or not fall_back or not status.log_path:
         return message
     try:
-        tail = read_tail(status.log_path, LOG_WINDOW)
+        tail = read_tail(roots.pod_logs, status.log_path, LOG_WINDOW)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"Error on reading termination message from logs: {error.strerror}"
+        return f"Error on reading termination message from logs: {_why(error)}"
     return last_log_text(tail)
 
 
-def read_tail(path: str, limit: int) -> bytes:
-    """The last ``limit`` bytes of a regular file.
+def read_tail(root: str, path: str, limit: int) -> bytes:
+    """The last ``limit`` bytes of a regular file below ``root``.
 
     Raises:
-        OSError: it cannot be opened, or is a link or no regular file.
+        OSError: it cannot be opened, is somewhere else, or is a link or no regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_file(root, path)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(22, "not a regular file", path)
-        return os.pread(descriptor, limit, max(0, found.st_size - limit))
+        return os.pread(descriptor, limit, max(0, os.fstat(descriptor).st_size - limit))
     finally:
         os.close(descriptor)
+
+
+def _own_file(status: cri.ContainerStatus, roots: MessageRoots) -> str:
+    """The file that the agent made for the container's last words; empty: none is mounted."""
+    owner = read_container_labels(status.labels)
+    for mount in status.mounts:
+        file = termination_file(
+            roots.root_dir, owner.pod_uid, owner.container_name, mount.host_path
+        )
+        if file:
+            return file
+    return ""
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def last_log_text(tail: bytes) -> str:

@@ -9,22 +9,16 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import stat
 import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from kubeletpy.host.below import open_file
 from kubeletpy.host.held_fd import HeldFd
 from kubeletpy.server.logs.rotation_plan import COMPRESSED
 
 BLOCK = 256 << 10
 SLICE = 16 * BLOCK
 """Bytes that are looked at for the beginning of a tail before others have their turn."""
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class UnsafeLogPath(OSError):
-    """The path leads out of podLogsDir, or not to a regular file."""
 
 
 class LogFile:
@@ -33,15 +27,12 @@ class LogFile:
     def __init__(self, root: str, path: str, rotation: str = "") -> None:
         """Open ``path``, which must be below ``root``, or a rotation in the same folder.
 
-        What is compressed reads as what it was. Raises OSError, UnsafeLogPath.
+        What is compressed reads as what it was. Raises OSError, NotBelow.
         """
         self.path = path
-        fd = _open_below(root, str(Path(path).with_name(rotation)) if rotation else path)
+        fd = open_file(root, str(Path(path).with_name(rotation)) if rotation else path)
         self._held = HeldFd(fd)
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            self.close()
-            raise UnsafeLogPath(f"{path} is no regular file")
         self.identity = (found.st_dev, found.st_ino)
         self._unpacker = _Unpacker() if rotation.endswith(COMPRESSED) else None
 
@@ -149,35 +140,3 @@ class TailSearch:
             self._seen += here
             self._end = begin
         return self._end == 0
-
-
-def open_folder_of(root: str, path: str) -> tuple[int, str]:
-    """The folder of a file below ``root``, opened, and the file's name in it; close the folder.
-
-    Raises:
-        OSError, UnsafeLogPath.
-    """
-    try:
-        parts = PurePosixPath(path).relative_to(root).parts
-    except ValueError:
-        raise UnsafeLogPath(f"{path} is not below {root}") from None
-    if not parts or ".." in parts:
-        raise UnsafeLogPath(f"{path} is not below {root}")
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, _DIRECTORY, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-    except BaseException:
-        os.close(folder)
-        raise
-    return folder, parts[-1]
-
-
-def _open_below(root: str, path: str) -> int:
-    folder, name = open_folder_of(root, path)
-    try:
-        return os.open(name, _FILE, dir_fd=folder)
-    finally:
-        os.close(folder)

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
+from kubeletpy.host.below import open_folder_of
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.server.logs.files import open_folder_of
 from kubeletpy.server.logs.rotation_plan import (
     COMPRESSED,
     UNFINISHED,

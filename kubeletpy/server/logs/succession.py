@@ -13,7 +13,8 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kubeletpy.server.logs.files import LogFile, open_folder_of
+from kubeletpy.host.below import open_folder_of
+from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED
 
 _ATTEMPTS = 8

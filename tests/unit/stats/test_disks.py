@@ -147,7 +147,9 @@ def test_what_is_measured_of_a_pod() -> None:
     assert found.logs == {"main": "/logs/shop_web_u-1/main"}
     assert found.pod_logs == "/logs/shop_web_u-1"
     assert found.hosts == "/root/pods/u-1/etc-hosts"
-    assert len(list(found.paths())) == 7
+    assert found.all_words == "/root/pods/u-1/containers"
+    assert found.words == {"main": "/root/pods/u-1/containers/main"}
+    assert len(list(found.paths())) == 9
 
 
 @pytest.mark.parametrize(

@@ -37,15 +37,16 @@ def test_what_counts_for_what(apart: bool) -> None:
     disk = PodDisk(
         volumes=(VolumeUse("disk", use(10), True), VolumeUse("key", use(20), False)),
         logs={"a": use(100), "b": use(200)},
-        others=(use(1),),
+        others=(use(1), use(50)),
+        words={"b": use(50)},
     )
     found = pod_storage(disk, {"a": 1000, "new": 3000}, layers_apart=apart)
     assert found.volumes == {"disk": 10, "key": 20}
     layers = {"a": 1000, "new": 3000}
     assert found.containers == (
-        {"a": 100, "b": 200} if apart else {"a": 1100, "b": 200, "new": layers["new"]}
+        {"a": 100, "b": 250} if apart else {"a": 1100, "b": 250, "new": layers["new"]}
     )
-    assert found.total == 10 + 100 + 200 + 1 + 4000
+    assert found.total == 10 + 100 + 200 + 51 + 4000
 
 
 class Runtime:

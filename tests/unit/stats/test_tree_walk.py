@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.host.trees import remove_tree
 from kubeletpy.stats import tree_walk
 from kubeletpy.stats.tree_walk import walk
 from tests.descriptors import open_descriptors
@@ -76,17 +77,27 @@ def test_too_many_entries_give_a_lower_bound(tmp_path: Path) -> None:
     assert 0 < found.inodes <= 14
 
 
-def test_a_tree_of_great_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_DEPTH", 20)
-    deep = tmp_path
-    for _ in range(40):
-        deep /= "d"
-    file(deep / "f")
+def test_nothing_hides_in_the_depth_of_a_tree(tmp_path: Path) -> None:
+    depth = 12_000  # no path of it fits into a system call
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    big = os.open("big", os.O_CREAT | os.O_WRONLY, dir_fd=here)
+    os.posix_fallocate(big, 0, 8 << 20)
+    os.close(big)
+    os.close(here)
     before = open_descriptors()
-    found = walk(str(tmp_path))
+    try:
+        found = walk(str(tmp_path))
+        assert open_descriptors() == before, "every directory is closed"
+    finally:
+        remove_tree(str(tmp_path))
     assert found is not None
-    assert (found.inodes, found.at_least) == (20, True)
-    assert open_descriptors() == before, "every directory is closed"
+    assert (found.inodes, found.at_least) == (depth + 2, False)
+    assert found.used >= 8 << 20
 
 
 def test_directories_that_wait_are_bounded_and_files_are_not(

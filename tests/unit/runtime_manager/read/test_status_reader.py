@@ -21,6 +21,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
     summaries_from_lists,
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod
@@ -215,7 +216,7 @@ def event(created_at: int, sandbox: str = "s2", **container: Any) -> cri.Contain
 
 @on_virtual_time
 async def test_events() -> None:
-    source = StatusSource(cast(Any, None), LoopClock())
+    source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
     status = await source.event_to_status(event(now()))
     assert status is not None
     assert (status.uid, status.name, status.namespace) == ("u", "web", "prod")
@@ -231,7 +232,7 @@ async def test_events() -> None:
 
 @on_virtual_time
 async def test_an_event_speaks_of_one_sandbox_only() -> None:
-    source = StatusSource(cast(Any, None), LoopClock())
+    source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
     before = pod_status_from_cri(
         IDENTITY,
         [cri.PodSandboxStatus(id="s1", created_at=1), cri.PodSandboxStatus(id="s2", created_at=2)],

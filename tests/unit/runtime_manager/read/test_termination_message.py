@@ -17,15 +17,24 @@ from kubeletpy.runtime_manager.act.container_files import (
     restart_count_by_logs,
 )
 from kubeletpy.runtime_manager.names.labels import (
+    CONTAINER_NAME,
+    POD_UID,
     TERMINATION_MESSAGE_PATH,
     TERMINATION_MESSAGE_POLICY,
 )
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName
 from kubeletpy.runtime_manager.read.termination_message import (
+    MessageRoots,
     has_message_source,
     last_log_text,
     read_termination_message,
 )
+
+LOGS = "logs"
+
+
+def roots(root: Path) -> MessageRoots:
+    return MessageRoots(str(root), str(root / LOGS))
 
 
 def status(
@@ -35,54 +44,123 @@ def status(
         state=cri.CONTAINER_EXITED,
         exit_code=code,
         log_path=str(log),
+        labels={POD_UID: "uid", CONTAINER_NAME: "app"},
         annotations={TERMINATION_MESSAGE_PATH: "/dev/log", TERMINATION_MESSAGE_POLICY: policy},
         mounts=[cri.Mount(container_path="/dev/log", host_path=str(path))],
     )
 
 
+def own_file(root: Path) -> Path:
+    return Path(create_termination_file(str(root), "uid", "app"))
+
+
+def log_file(root: Path) -> Path:
+    folder = root / LOGS / "ns_pod_uid" / "app"
+    folder.mkdir(parents=True)
+    return folder / "0.log"
+
+
 def test_last_bytes_of_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "f"
+    file = own_file(tmp_path)
     file.write_bytes(b"x" * 5000 + b"\xff end")
-    message = read_termination_message(status(file))
+    message = read_termination_message(status(file), roots(tmp_path))
     assert len(message) == 4096
     assert message.endswith("\ufffd end")
     file.write_bytes(b"")
-    assert read_termination_message(status(file)) == ""
-    assert read_termination_message(status(tmp_path / "absent")) == ""
+    assert read_termination_message(status(file), roots(tmp_path)) == ""
+    file.unlink()
+    assert read_termination_message(status(file), roots(tmp_path)) == ""
+
+
+def test_a_root_directory_that_the_runtime_names_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    file = own_file(tmp_path)
+    file.write_text("bye")
+    link = roots(tmp_path / "link")
+    assert read_termination_message(status(file), link) == "bye"
+
+
+def test_only_the_file_that_the_agent_made_is_read(tmp_path: Path) -> None:
+    """A volume may be mounted at the same path: what is there is nobody's last words."""
+    root, file = tmp_path / "root", "0123abcd"
+    for folder in ("etc", "pods/uid/containers/other", "pods/else/containers/app"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / file).write_text("hunter2")
+        assert read_termination_message(status(root / folder / file), roots(root)) == ""
+    named = root / "pods" / "uid" / "containers" / "app"
+    named.mkdir(parents=True)
+    (named / "shadow").write_text("hunter2")
+    assert read_termination_message(status(named / "shadow"), roots(root)) == ""
+    assert read_termination_message(status(f"{named}/../../../../etc/{file}"), roots(root)) == ""
+
+
+@pytest.mark.parametrize("swapped", ["uid", "uid/containers", "uid/containers/app"])
+def test_a_parent_that_was_swapped_for_a_link(tmp_path: Path, swapped: str) -> None:
+    root = tmp_path / "root"
+    file = own_file(root)
+    parent = root / "pods" / swapped
+    outside = tmp_path / "outside"
+    parent.rename(outside)
+    parent.symlink_to(outside)
+    file.write_text("hunter2")
+    said = read_termination_message(status(file), roots(root))
+    assert said.startswith("Error on reading termination log ")
+    assert "hunter2" not in said
+    remove_termination_file(str(root), "uid", "app", str(file))
+    assert file.read_text() == "hunter2", "what is behind a link is not removed either"
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        own_file(root)
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
-    link, fifo, directory = tmp_path / "link", tmp_path / "fifo", tmp_path / "dir"
+    folder = own_file(tmp_path).parent
+    link, fifo, directory = folder / "00000001", folder / "00000002", folder / "00000003"
     link.symlink_to(secret)
     os.mkfifo(fifo)
     directory.mkdir()
     found: list[str] = []
 
-    def read(path: Path | str) -> None:
-        found.append(read_termination_message(status(path)))
+    def read(path: Path) -> None:
+        found.append(read_termination_message(status(path), roots(tmp_path)))
 
-    for path in (link, fifo, directory, "/dev/zero"):
+    for path in (link, fifo, directory):
         reader = threading.Thread(target=read, args=(path,))
         reader.start()
         reader.join(5)
         assert not reader.is_alive(), f"reading {path} waits"
+    assert len(found) == 3
     assert all(text.startswith("Error on reading termination log ") for text in found)
     assert "hunter2" not in "".join(found)
 
 
 def test_fall_back_to_logs(tmp_path: Path) -> None:
-    log, file = tmp_path / "0.log", tmp_path / "f"
+    log, file, at = log_file(tmp_path), own_file(tmp_path), roots(tmp_path)
     log.write_text("2026-01-01T00:00:00Z stderr F it broke\n")
-    assert read_termination_message(status(file, log)) == "it broke\n"
-    assert read_termination_message(status(file, log, code=0)) == ""
-    assert read_termination_message(status(file, log, policy="File")) == ""
+    assert read_termination_message(status(file, log), at) == "it broke\n"
+    assert read_termination_message(status(file, log, code=0), at) == ""
+    assert read_termination_message(status(file, log, policy="File"), at) == ""
     broken = status(file, log)
     broken.reason = "ContainerCannotRun"
-    assert read_termination_message(broken) == ""
+    assert read_termination_message(broken, at) == ""
     file.write_text("own words")
-    assert read_termination_message(status(file, log)) == "own words"
+    assert read_termination_message(status(file, log), at) == "own words"
+
+
+def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
+    file, log = own_file(tmp_path), log_file(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "0.log").write_text("2026-01-01T00:00:00Z stderr F hunter2\n")
+    said = [read_termination_message(status(file, outside / "0.log"), roots(tmp_path))]
+    log.parent.rmdir()
+    log.parent.symlink_to(outside)
+    said.append(read_termination_message(status(file, log), roots(tmp_path)))
+    assert all(text.startswith("Error on reading termination message from logs: ") for text in said)
+    assert "hunter2" not in "".join(said)
+    remove_logs(str(tmp_path / LOGS), str(log), [])
+    assert (outside / "0.log").exists()
 
 
 def test_log_text() -> None:
@@ -102,12 +180,12 @@ def test_log_text() -> None:
 
 
 def test_a_huge_log_is_read_at_its_end(tmp_path: Path) -> None:
-    log = tmp_path / "0.log"
+    log = log_file(tmp_path)
     with log.open("wb") as file:
         file.truncate(10 << 30)
         file.seek(0, os.SEEK_END)
         file.write(b"\n2026-01-01T00:00:00Z stdout F end\n")
-    assert read_termination_message(status(tmp_path / "none", log)) == "end\n"
+    assert read_termination_message(status("", log), roots(tmp_path)) == "end\n"
 
 
 def test_whether_there_is_anything_to_read() -> None:

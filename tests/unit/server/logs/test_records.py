@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.api.times import parse_time
+from kubeletpy.host.below import NotBelow
 from kubeletpy.server.logs.choice import (
     InvalidOptions,
     LogOptions,
@@ -18,7 +19,7 @@ from kubeletpy.server.logs.choice import (
     container_id,
     read_options,
 )
-from kubeletpy.server.logs.files import BLOCK, LogFile, TailSearch, UnsafeLogPath
+from kubeletpy.server.logs.files import BLOCK, LogFile, TailSearch
 from kubeletpy.server.logs.records import MAX_LINE, Formatter
 from kubeletpy.server.logs.rotation_plan import plan_rotation, rotated_name
 
@@ -155,7 +156,7 @@ def test_no_path_leads_out(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=r"root|loop|symbolic|Not a directory|regular"):
             LogFile(str(root), f"{root}/{path}")
     for path in (str(tmp_path / "secret"), "/etc/passwd", "", str(root)):
-        with pytest.raises(UnsafeLogPath):
+        with pytest.raises(NotBelow):
             LogFile(str(root), path)
 
 
