@@ -5,11 +5,14 @@ Must never read a request body's object: only its options.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.localapi.errors import bad_request
 from kubeletpy.localapi.resources import ResourceInfo
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 NODE_USER_PREFIX = "system:node:"
 NODES_GROUP = "system:nodes"
@@ -119,12 +122,13 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         given = body
     grace: object = given.get("gracePeriodSeconds")
     if "gracePeriodSeconds" in query:
-        try:
-            grace = int(query["gracePeriodSeconds"])
-        except ValueError:
-            raise bad_request("gracePeriodSeconds: not a number") from None
+        if not _NUMBER.fullmatch(query["gracePeriodSeconds"]):
+            raise bad_request("gracePeriodSeconds: not a number")
+        grace = int(query["gracePeriodSeconds"])
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
         raise bad_request("gracePeriodSeconds: not a number")
+    if grace is not None and not -(2**63) <= grace < 2**63:
+        raise bad_request("gracePeriodSeconds: not a number of 64 bits")
     preconditions = given.get("preconditions") or {}
     policy = query.get("propagationPolicy") or given.get("propagationPolicy") or ""
     if not isinstance(preconditions, dict):

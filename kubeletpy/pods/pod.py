@@ -16,6 +16,10 @@ CONFIG_SEEN = "kubernetes.io/config.seen"
 CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 
+MAX_GRACE_S = 2**31 - 1
+"""Seconds: 68 years. The API takes any number of 64 bits for a grace period, with which neither a
+runtime's nanoseconds nor the deadline of a call could be computed."""
+
 SOURCE_API = "api"
 SOURCE_FILE = "file"
 SOURCE_HTTP = "http"
@@ -127,14 +131,15 @@ class Pod:
 
     @property
     def deletion_grace_period(self) -> int | None:
-        """metadata.deletionGracePeriodSeconds."""
-        return self.metadata.get("deletionGracePeriodSeconds")
+        """metadata.deletionGracePeriodSeconds, at most MAX_GRACE_S."""
+        grace = self.metadata.get("deletionGracePeriodSeconds")
+        return None if grace is None else min(grace, MAX_GRACE_S)
 
     @property
     def termination_grace_period(self) -> int:
-        """spec.terminationGracePeriodSeconds in seconds; 30 when the spec has none."""
+        """spec.terminationGracePeriodSeconds in seconds, at most MAX_GRACE_S; 30: it has none."""
         grace = self.spec.get("terminationGracePeriodSeconds")
-        return 30 if grace is None else grace
+        return 30 if grace is None else min(grace, MAX_GRACE_S)
 
     @property
     def restart_policy(self) -> str:

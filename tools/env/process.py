@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from tools.env.waiting import NotReadyError, wait_until
 
@@ -35,7 +36,7 @@ class Daemon:
 
     def start(self, argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
         """Start it in its own session, output appended to its log, so that no Ctrl-C reaches it."""
-        with self.log.open("ab") as log:
+        with self._open_log() as log:
             self._child = subprocess.Popen(
                 [str(a) for a in argv],
                 stdin=subprocess.DEVNULL,
@@ -46,6 +47,13 @@ class Daemon:
                 cwd="/",
             )
         write_pid(self._pidfile, self._child.pid)
+
+    def _open_log(self) -> BinaryIO:
+        """Errors of a runtime may hold values of secrets: nobody else reads its log."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.log, flags, 0o600)
+        os.fchmod(descriptor, 0o600)  # also of one that is there
+        return os.fdopen(descriptor, "ab")
 
     def adopt(self, argv: Sequence[str | Path]) -> bool:
         """Take a process that runs with these arguments, whose pid file was lost, for this one."""

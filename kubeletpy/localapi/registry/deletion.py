@@ -14,6 +14,9 @@ from kubeletpy.localapi.kinds.meta import with_metadata
 from kubeletpy.localapi.requests import DeleteOptions
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
+_MAX_AHEAD = 2**31 - 1
+"""Seconds that a deletionTimestamp lies ahead at most: a grace period may be any number of 64 bits,
+a time has a year of four digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def decide(resource: str, obj: JSON, options: DeleteOptions, now: float) -> Deci
             return Decision(True, obj)
         marked = _marked(obj, now, 0)
         return Decision(False, marked)
-    return Decision(False, _marked(obj, now + grace, grace))
+    return Decision(False, _marked(obj, now + min(grace, _MAX_AHEAD), grace))
 
 
 def _marked(obj: JSON, when: float, grace: int) -> JSON:
@@ -74,7 +77,7 @@ def _again(obj: JSON, options: DeleteOptions, grace: int) -> Decision:
         return Decision(True, obj)
     if current <= grace:
         return Decision(False, obj)
-    due = parse_time(meta["deletionTimestamp"]) - current + grace
+    due = parse_time(meta["deletionTimestamp"]) - min(current, _MAX_AHEAD) + min(grace, _MAX_AHEAD)
     shorter = with_metadata(
         obj, deletionTimestamp=format_time(due), deletionGracePeriodSeconds=grace
     )

@@ -6,7 +6,7 @@ Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 from __future__ import annotations
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo
 from kubeletpy.runtime_manager.plan.actions import KillReason
 
@@ -15,10 +15,13 @@ MINIMUM = 2
 
 
 def base_grace(deletion: int | None, probe: int | None, termination: int | None) -> int:
-    """The first that is set: of the deletion, of the probe that failed, of the spec; else 2."""
+    """The first that is set: of the deletion, of the probe that failed, of the spec; else 2.
+
+    At most MAX_GRACE_S: probes and annotations can say any number of 64 bits.
+    """
     for grace in (deletion, probe, termination):
         if grace is not None:
-            return max(0, grace)
+            return min(max(0, grace), MAX_GRACE_S)
     return MINIMUM
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -161,6 +162,10 @@ def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
             return bool(reply.read() == b"Hello from sample\n")
 
     wait_until(answers, "the sample pod's answer")
+
+    # errors of the runtime, with what they hold of secrets, are root's to read
+    logs = list(up_sh.home.rglob("containerd.log"))
+    assert [stat.S_IMODE(log.stat().st_mode) for log in logs] == [0o600]
 
     # a second one beside it is refused, Ctrl-C leaves the containers
     refused = up_sh.run()

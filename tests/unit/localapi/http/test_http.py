@@ -99,6 +99,8 @@ async def test_a_day_in_the_life(tmp_path: Path, pki: Path) -> None:
         ("POST", PODS + "?dryRun=Some", {}, {}, 400, "BadRequest"),
         ("POST", PODS + "?fieldValidation=Perhaps", {}, {}, 400, "BadRequest"),
         ("DELETE", PODS + "/a?gracePeriodSeconds=x", None, {}, 400, "BadRequest"),
+        ("DELETE", PODS + "/a?gracePeriodSeconds=1_0", None, {}, 400, "BadRequest"),
+        ("DELETE", PODS + f"/a?gracePeriodSeconds={2**63}", None, {}, 400, "BadRequest"),
         ("DELETE", PODS + "/a", [1], {}, 400, "BadRequest"),
         ("GET", PODS, None, {"Impersonate-User": "root"}, 403, "Forbidden"),
         ("GET", PODS, None, {"Authorization": "Bearer wrong"}, 401, "Unauthorized"),

@@ -339,6 +339,21 @@ def test_a_negative_grace_period_is_one_second() -> None:
     assert meta["deletionGracePeriodSeconds"] == 1
 
 
+def test_a_grace_period_of_all_the_bits_there_are() -> None:
+    clock = SetClock()
+    registry = make_registry(clock=clock)
+    bound_pod(registry)
+    options = DeleteOptions(grace_period_seconds=2**62)
+    meta = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == 2**62
+    assert meta["deletionTimestamp"] == "2091-12-03T01:27:27Z"
+    clock.time = START + 10
+    options = DeleteOptions(grace_period_seconds=5)
+    meta = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == 5
+    assert meta["deletionTimestamp"] == "2023-11-14T22:13:25Z"
+
+
 def test_preconditions_of_a_delete() -> None:
     registry = make_registry()
     bound_pod(registry)

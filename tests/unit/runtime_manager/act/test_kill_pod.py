@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.stop_order import stop_prerequisites
@@ -30,6 +30,9 @@ from tests.virtual_time import on_virtual_time
         (None, None, 30, 30),
         (None, None, None, 2),
         (-3, None, None, 0),
+        (2**62, None, None, MAX_GRACE_S),
+        (None, 2**63 - 1, None, MAX_GRACE_S),
+        (None, None, 2**62, MAX_GRACE_S),
     ],
 )
 def test_base_grace(
