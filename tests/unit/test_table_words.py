@@ -77,7 +77,7 @@ def test_name(key: str) -> None:
     assert bool(missing) == allowed("names.csv", key, "not used"), missing
 
 
-@pytest.mark.parametrize("each", [d for d in listed() if d.here == "only here"])
+@pytest.mark.parametrize("each", [d for d in listed("events.csv") if d.here == "only here"])
 def test_what_is_only_here(each: Difference) -> None:
     assert said(each.row)
     assert each.row not in tables.keys(each.table)

@@ -56,6 +56,17 @@ def _value(node: ast.expr) -> float:
     raise ValueError(f"not a number: {ast.unparse(node)}")
 
 
+@cache
+def _assigned(room: str, module: str) -> tuple[tuple[str, ast.expr], ...]:
+    """What modules of that name in a room give names to."""
+    return tuple(
+        (ast.unparse(node.targets[0]), node.value)
+        for path in (PACKAGE / room).rglob(f"{module}.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign)
+    )
+
+
 def number(place: str) -> float:
     """The number that a module gives a name.
 
@@ -67,12 +78,7 @@ def number(place: str) -> float:
     """
     where, name = place.split()
     room, _, module = where.rpartition("/")
-    found = [
-        _value(node.value)
-        for path in (PACKAGE / room).rglob(f"{module}.py")
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [name]
-    ]
+    found = [_value(value) for target, value in _assigned(room, module) if target == name]
     if len(found) != 1:
         raise LookupError(f"{place}: {len(found)} found")
     return found[0]

@@ -95,6 +95,11 @@ def test_every_flag_is_known() -> None:
     assert have == {(row["flag"], row["config_field"].split(" ")[0]) for row in rows("flags.csv")}
 
 
+def test_flags_without_effect() -> None:
+    known = {flag for flag in FLAGS if allowed("flags.csv", flag, "no effect")}
+    assert {flag.name for flag in FLAGS.values() if flag.note == "meaningless"} <= known
+
+
 def test_flags_set_fields_that_exist() -> None:
     assert {flag.field for flag in FLAGS.values() if flag.field} <= set(FIELDS)
 

@@ -11,12 +11,9 @@ from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.summary import ephemeral_storage, pod_stats, rate_key, rated, summary
 from kubeletpy.stats.usage import GroupStats
 from tests.unit.stats.readings import NOW, SECOND, SPACE, container, disks, pod, reading, stats
+from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 
-NEVER = ("accelerators", "userDefinedMetrics", "pvcRef", "volumeHealthStats")
-"""The kubelet does not fill the first two; volumes with claims are not mounted here."""
-OF_FILES = ("systemContainers[].rootfs", "systemContainers[].logs")
-"""A daemon has no writable layer and no container log."""
 SHAPES = {
     "cpu": "<CPUStats>",
     "memory": "<MemoryStats>",
@@ -74,9 +71,13 @@ def test_every_field_of_the_table_is_there() -> None:
     expected = {
         path
         for path in table()
-        if not any(name in path for name in (*NEVER, *OF_FILES)) and path != "<NetworkStats>."
+        if not allowed("server.csv", path, "not filled") and path != "<NetworkStats>."
     }
     assert expected - paths(whole()) == set()
+
+
+def test_what_is_listed_as_not_filled_is_not_there() -> None:
+    assert {p for p in paths(whole()) if allowed("server.csv", p, "not filled")} == set()
 
 
 def test_no_field_is_there_that_the_table_does_not_have() -> None:
