@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 import pytest
 
 from tools.rulebook import tables
 from tools.rulebook.differences import Difference, allowed, listed
-from tools.rulebook.product import texts
+from tools.rulebook.product import code, has_string
 
 PROSE = re.compile(r"\(.*\)|\{admission reason\}|by|shared|OutOf\{resource\}")
 """Cells that describe a reason instead of naming it."""
@@ -32,13 +31,7 @@ LITERAL = re.compile(r"\{[^{}]*\}|\[[^]]*\]|[ ,|/]")
 
 def said(reason: str) -> bool:
     """Whether the sources have the reason, alone or made of its end and something before."""
-    return reason in texts() or (reason.startswith("Resize") and "Resize{}" in texts())
-
-
-@cache
-def everything() -> str:
-    """All strings of the sources as one text, to look for parts of names."""
-    return "\n".join(texts())
+    return has_string(reason) or (reason.startswith("Resize") and has_string("Resize{"))
 
 
 EVENTS = sorted({row["reason"] for row in tables.rows("events.csv")})
@@ -73,7 +66,7 @@ def test_reason(name: str) -> None:
 @pytest.mark.parametrize("key", NAMES)
 def test_name(key: str) -> None:
     parts = [part for part in LITERAL.split(key) if len(part.strip(".")) > 3]
-    missing = [part for part in parts if part not in everything()]
+    missing = [part for part in parts if part not in code()]
     assert bool(missing) == allowed("names.csv", key, "not used"), missing
 
 

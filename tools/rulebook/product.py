@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from tools.rulebook import tables
 
 PACKAGE = tables.ROOT / "kubeletpy"
 NOT_THE_AGENT = ("localapi", "generated")
+PROSE = re.compile(r'"""(?s:.*?)"""|^\s*#.*$', re.M)
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -28,22 +30,15 @@ def modules() -> Iterator[Path]:
             yield path
 
 
-def _texts(source: str) -> Iterator[str]:
-    tree = ast.parse(source)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in prose:
-                yield node.value
-        elif isinstance(node, ast.JoinedStr):
-            parts = (p.value if isinstance(p, ast.Constant) else "{}" for p in node.values)
-            yield "".join(map(str, parts))
-
-
 @cache
-def texts() -> frozenset[str]:
-    """Every string of the sources but docstrings; ``{}`` stands for what an f-string puts in."""
-    return frozenset(text for path in modules() for text in _texts(path.read_text()))
+def code() -> str:
+    """The text of all sources without docstrings and without lines of comment."""
+    return "\n".join(PROSE.sub("", path.read_text()) for path in modules())
+
+
+def has_string(text: str) -> bool:
+    """Whether a string of the sources is this text, or an f-string begins with it up to ``{``."""
+    return f'"{text}"' in code() or (text.endswith("{") and f'f"{text}' in code())
 
 
 def _value(node: ast.expr) -> float:
