@@ -17,7 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 DATA = ROOT / "kubeletpy" / "localapi" / "data"
-FILES = ("api-resources.json", "api-schema.json", "api-wire.json", "openapi-v2-document.json")
+FILES = (
+    "api-resources.json",
+    "api-schema.json",
+    "api-schema-more.json",
+    "api-wire.json",
+    "openapi-v2-document.json",
+)
 
 
 def main() -> int:

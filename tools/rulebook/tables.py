@@ -65,7 +65,7 @@ def keys(name: str) -> frozenset[str]:
         groups = {re.split(r"[.\[{]", key)[0] for key in named} if name == "config.csv" else set()
         return frozenset(named | groups)
     table = document(name)
-    if name in ("api-schema.json", "api-wire.json"):
+    if name in ("api-schema.json", "api-schema-more.json", "api-wire.json"):
         return frozenset(table)
     if name == "api-resources.json":
         resources = table["resources"]
