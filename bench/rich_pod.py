@@ -10,13 +10,13 @@ from pathlib import Path
 from bench.manifests import NAMESPACE, SCRIPT, bound_pod, settings
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
-from kubeletpy.runtime_manager.protocol import Mount
 from tools.env.images import BUSYBOX
 
 SHARED = "bench-rich"

@@ -22,9 +22,10 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.manager import NodeManager
 from kubeletpy.parts import AgentParts
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.pods.sync_results import Decision
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -32,7 +33,6 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.admission_gate import AdmissionGate

@@ -21,8 +21,9 @@ from kubeletpy.allocation.messages import (
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
 from kubeletpy.metrics.resizes import ResizeMetrics
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import Decision, ResizeOutcome
+from kubeletpy.pods.sync_results import ResizeOutcome
 
 Decided = Callable[[str, Sequence[Decision]], None]
 

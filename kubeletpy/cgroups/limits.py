@@ -16,8 +16,8 @@ from kubeletpy.cgroups.limits_read import as_asked, memory_usage
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.cgroups.values import CgroupResources
+from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.pod_limits import PodLimits, PodLimitsError
 
 
 class KernelPodLimits:

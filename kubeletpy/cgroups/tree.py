@@ -23,9 +23,9 @@ from kubeletpy.cgroups.values import (
     weight_to_shares,
 )
 from kubeletpy.host.kernel_text import number
+from kubeletpy.pods.cgroup_units import MIN_SHARES
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.runtime_manager.config.resources import MIN_SHARES
 
 
 @dataclass(frozen=True, slots=True)

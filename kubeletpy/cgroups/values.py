@@ -9,6 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kubeletpy.api.quantity import milli_value, parse, value, whole
+from kubeletpy.pods.cgroup_units import (
+    MAX_SHARES,
+    MIN_SHARES,
+    cpu_quota,
+    cpu_shares,
+    hugepage_limits,
+)
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import (
@@ -16,13 +23,6 @@ from kubeletpy.pods.resources import (
     limited,
     pod_limits,
     pod_requests,
-)
-from kubeletpy.runtime_manager.config.resources import (
-    MAX_SHARES,
-    MIN_SHARES,
-    cpu_quota,
-    cpu_shares,
-    hugepage_limits,
 )
 
 NO_LIMIT = -1

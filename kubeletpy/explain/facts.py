@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastStep
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
-from kubeletpy.runtime_manager.protocol import ProbeResults
 from kubeletpy.status.entry import WriteProblem
 from kubeletpy.trace.spans import PodTrace
 

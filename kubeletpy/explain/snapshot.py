@@ -10,12 +10,12 @@ from kubeletpy.clock import Clock
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.protocol import ProbeManager
-from kubeletpy.runtime_manager.protocol import ProbeResults
 from kubeletpy.status.manager import ApiStatusManager
 
 

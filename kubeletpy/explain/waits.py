@@ -14,9 +14,9 @@ from kubeletpy.explain.model import Action, ContainerView, Wait
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from kubeletpy.trace.names import Call, Name, Step
 
 _STEP_KINDS = {

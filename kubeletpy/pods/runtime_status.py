@@ -140,3 +140,16 @@ class PodRuntimeStatus:
     def empty(self) -> bool:
         """Whether the runtime has nothing of this pod."""
         return not self.sandboxes and not self.containers
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePodSummary:
+    """One pod in a relist: just enough to see what changed."""
+
+    uid: str
+    name: str
+    namespace: str
+    sandboxes: Mapping[str, bool]
+    """Sandbox id -> ready."""
+    containers: Mapping[str, ContainerState]
+    """Container id -> state."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 
 
@@ -49,14 +50,6 @@ class SyncResult:
     """None: it worked."""
     reason: str = ""
     """Why the step was taken, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One thing the agent decided about a pod, for `explain`: what and why."""
-
-    what: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kubeletpy.pods.sync_results import Decision
+from kubeletpy.pods.decision import Decision
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import Decision
 from kubeletpy.trace.names import Step
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kubeletpy.pods.sync_results import Decision
+from kubeletpy.pods.decision import Decision
 from kubeletpy.podworkers.history import DecisionHistory, LastStep, why_terminating
 from kubeletpy.podworkers.metrics import WorkerMetrics
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType

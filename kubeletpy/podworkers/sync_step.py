@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.runtime_manager.protocol import Mount, PullSecret
 from kubeletpy.trace.names import Step
 
 

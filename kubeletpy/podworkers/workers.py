@@ -15,8 +15,8 @@ from dataclasses import replace
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import Decision
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.kill_waits import KillWaits
 from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.probes.probe import Probe, field_of, probes_of, report
 from kubeletpy.probes.prober import ProbeMetrics, Prober, Target
 from kubeletpy.probes.report import Finding, ProbeReport
@@ -28,7 +29,6 @@ from kubeletpy.probes.schedule import (
 from kubeletpy.probes.seen import see
 from kubeletpy.probes.timetable import Timetable
 from kubeletpy.probes.turns import Turns
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec, ProbeState
 from kubeletpy.probes.timetable import Entry
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 
 
 class Probe:

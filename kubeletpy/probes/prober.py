@@ -20,10 +20,10 @@ from kubeletpy.handlers.outcome import Answer, HandlerError, Reply
 from kubeletpy.handlers.ports import resolve_port
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.report import KEPT_WORDS, Finding
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.probes.report import ProbeReport
-from kubeletpy.runtime_manager.protocol import ProbeResults
 
 
 class ProbeManager(Protocol):

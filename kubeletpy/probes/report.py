@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 
 KEPT_WORDS = 200
 """Characters kept of what a run said."""

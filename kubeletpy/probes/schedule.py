@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
+from kubeletpy.pods.probe_results import ProbeOutcome
 
 EARLY_PAUSE_S = 0.1
 """Pause after the first early run; each following one is twice as long."""

@@ -17,7 +17,7 @@ from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.restart_rules import restart_all_active
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import (
     PodSyncResult,
     ResizeOutcome,
@@ -45,11 +45,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
-from kubeletpy.runtime_manager.protocol import (
-    RuntimeHealth,
-    RuntimePodSummary,
-    SyncPodRequest,
-)
+from kubeletpy.runtime_manager.protocol import RuntimeHealth, SyncPodRequest
 from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots

@@ -4,63 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.pods.sync_results import Decision, PodSyncResult
-
-
-class ProbeOutcome(StrEnum):
-    """The last settled result of a probe."""
-
-    SUCCESS = "success"
-    FAILURE = "failure"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResults:
-    """Settled probe results by container id, as compute-actions reads them. Absent: no result."""
-
-    liveness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
-    startup: Mapping[str, ProbeOutcome] = field(default_factory=dict)
-    readiness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A host path that the agent puts into a container."""
-
-    container_path: str
-    host_path: str
-    readonly: bool = False
-    propagation: str = "PRIVATE"
-    """PRIVATE, HOST_TO_CONTAINER or BIDIRECTIONAL."""
-    selinux_relabel: bool = False
-    recursive_read_only: bool = False
-    volume: str = ""
-    """Name of the pod's volume; empty for files of the agent."""
-    index: int = 0
-    """Which of the container's volumeMounts it is."""
-    image: str = ""
-    """An image whose files are mounted, as the spec names it; ``host_path`` is empty then."""
-    image_pull_policy: str = ""
-    image_ref: str = ""
-    """That image as the runtime knows it, once it is on the node."""
-    image_sub_path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PullSecret:
-    """A pull secret, decoded, and where it came from. Never printed: it holds credentials."""
-
-    namespace: str
-    name: str
-    uid: str
-    docker_config: Mapping[str, object] = field(repr=False)
-    """The "auths" document: registry -> {auth | username, password | identitytoken}."""
+from kubeletpy.pods.probe_results import ProbeResults
+from kubeletpy.pods.pull_secret import PullSecret
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
+from kubeletpy.pods.sync_results import PodSyncResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +33,6 @@ class SyncPodRequest:
     """Whether termination was asked for meanwhile: the sync then starts nothing more."""
     told: Callable[[], bool] = lambda: True
     """Whether the API knows what ``status`` says: records that it still needs stay until then."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimePodSummary:
-    """One pod in a relist: just enough to see what changed."""
-
-    uid: str
-    name: str
-    namespace: str
-    sandboxes: Mapping[str, bool]
-    """Sandbox id -> ready."""
-    containers: Mapping[str, ContainerState]
-    """Container id -> state."""
 
 
 @dataclass(frozen=True, slots=True)

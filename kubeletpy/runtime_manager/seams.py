@@ -13,6 +13,7 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
@@ -23,7 +24,6 @@ from kubeletpy.runtime_manager.pod_limits import (
     NoPodCgroupLimits,
     PodCgroupLimits,
 )
-from kubeletpy.runtime_manager.protocol import Mount
 
 
 async def _default_handler_only(pod: Pod) -> str:

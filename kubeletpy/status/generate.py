@@ -13,11 +13,11 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import could_restart_all
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerInputs, container_statuses
 from kubeletpy.status.phase import compute_phase

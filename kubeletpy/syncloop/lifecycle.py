@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.runtime_manager.protocol import RuntimePodSummary
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 
 
 class LifecycleType(StrEnum):

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.protocol import RuntimeManager, RuntimePodSummary
+from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
 from kubeletpy.syncloop.metrics import NoPlegMetrics, PlegMetrics
 

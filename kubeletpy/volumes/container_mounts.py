@@ -20,8 +20,8 @@ from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.hostname import HostnameError
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes import etc_hosts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.sub_path import bind_sub_path

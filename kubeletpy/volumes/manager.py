@@ -22,8 +22,8 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.accounts import VolumeAccounts
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import PodMounts

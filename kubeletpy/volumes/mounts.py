@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.paths import PodPaths
 from kubeletpy.volumes.plan import PlannedVolume, VolumePlan
 

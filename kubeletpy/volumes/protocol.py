@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.protocol import Mount
 
 
 class VolumeError(Exception):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.protocol import VolumeError
 
 

@@ -15,12 +15,13 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.images.manager import ImageManager, PullSettings
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
-from kubeletpy.runtime_manager.protocol import PullSecret, SyncPodRequest
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.seams import Seams
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX

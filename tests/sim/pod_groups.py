@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import fields, replace
 
 from kubeletpy.cgroups.values import PodCgroupSettings, pod_resources
+from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.pod_limits import PodLimits, PodLimitsError
 from tests.sim.client import Step
 from tests.sim.history import History
 

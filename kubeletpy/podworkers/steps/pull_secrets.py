@@ -15,10 +15,10 @@ from kubeletpy.images.pull_secrets import MalformedPullSecret, decode_pull_secre
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.runtime_manager.protocol import PullSecret
 from kubeletpy.trace.names import Step
 
 log = logging.getLogger(__name__)

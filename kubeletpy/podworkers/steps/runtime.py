@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import Decision, PodSyncResult, ResizeOutcome
+from kubeletpy.pods.sync_results import PodSyncResult, ResizeOutcome
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache

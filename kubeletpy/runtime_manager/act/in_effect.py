@@ -11,13 +11,14 @@ import logging
 from collections.abc import Iterable
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.limits import PodLimitsError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import effective_resources
 from kubeletpy.runtime_manager.plan.resize import InEffect, ResizePlan
 from kubeletpy.runtime_manager.plan.resize_steps import difference
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodLimitsError
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.seams import Seams
 
 logger = logging.getLogger(__name__)

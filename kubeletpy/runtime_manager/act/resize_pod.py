@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -30,7 +31,6 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     shrinking_containers,
     shrinking_pod_memory,
 )
-from kubeletpy.runtime_manager.pod_limits import PodLimits, PodLimitsError
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 

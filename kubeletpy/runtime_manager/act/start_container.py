@@ -16,6 +16,7 @@ from kubeletpy.events.recorder import NORMAL, WARNING
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
 from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.mount import Mount
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.container_files import (
@@ -52,7 +53,6 @@ from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_directory, log_link
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.target_container import target_id
-from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase

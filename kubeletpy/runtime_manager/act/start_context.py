@@ -12,14 +12,15 @@ from typing import NoReturn
 
 from kubeletpy.api import types as api
 from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod, field_path
+from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.act.tools import Tools
 from kubeletpy.runtime_manager.plan.actions import StartContainer
-from kubeletpy.runtime_manager.protocol import Mount, PullSecret
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"

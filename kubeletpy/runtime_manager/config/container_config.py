@@ -16,6 +16,7 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, id_mappings
@@ -29,7 +30,6 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.config.stop_signal import wanted_signal
 from kubeletpy.runtime_manager.names.labels import container_annotations, container_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_path
-from kubeletpy.runtime_manager.protocol import Mount
 
 PATH_MAX = 4096
 """Bytes of a path in Linux, the zero at its end too."""

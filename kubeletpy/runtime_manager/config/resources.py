@@ -9,11 +9,10 @@ from decimal import Decimal
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
+from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import QoSClass, is_critical, is_node_critical, qos_class
 from kubeletpy.pods.resources import (
-    HUGEPAGES_PREFIX,
-    Amounts,
     amounts,
     container_amounts,
     container_sum,
@@ -22,25 +21,9 @@ from kubeletpy.pods.resources import (
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
-MIN_SHARES = 2
-MAX_SHARES = 262_144
-MIN_QUOTA_US = 1_000
 GUARANTEED_OOM_SCORE = -997
 BEST_EFFORT_OOM_SCORE = 1000
 _ZERO = Decimal(0)
-_PAGE_UNITS = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
-
-
-def cpu_shares(millicores: int) -> int:
-    """cgroup v1 shares for a cpu request; the runtime turns them into a v2 weight."""
-    return max(MIN_SHARES, min(MAX_SHARES, millicores * 1024 // 1000))
-
-
-def cpu_quota(millicores: int, period_us: int) -> int:
-    """Microseconds of cpu per period; 0 for no limit."""
-    if millicores <= 0:
-        return 0
-    return max(MIN_QUOTA_US, min(millicores * period_us // 1000, 2**63 - 1))
 
 
 def linux_resources(
@@ -112,23 +95,6 @@ def oom_score_adj(
     if kind is ContainerKind.INIT and is_sidecar(container):
         adjust = min(adjust, score(min(_memory_request(c) for c in pod.containers)))
     return max(1000 + GUARANTEED_OOM_SCORE, min(BEST_EFFORT_OOM_SCORE - 1, adjust))
-
-
-def hugepage_limits(limits: Amounts) -> dict[str, int]:
-    """Bytes by page size as cgroups name it (``2MB``). Raises ValueError."""
-    found = {}
-    for name, amount in limits.items():
-        if name.startswith(HUGEPAGES_PREFIX):
-            size = whole(amounts({"": name.removeprefix(HUGEPAGES_PREFIX)})[""])
-            found[_page_size_name(size)] = whole(amount)
-    return found
-
-
-def _page_size_name(size: int) -> str:
-    for unit, suffix in _PAGE_UNITS:
-        if size >= unit and size % unit == 0:
-            return f"{size // unit}{suffix}"
-    return f"{size}B"
 
 
 def _memory_request(container: api.Container) -> int:

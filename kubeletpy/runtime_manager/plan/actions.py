@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.sync_results import Decision, StartError
+from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
 
 

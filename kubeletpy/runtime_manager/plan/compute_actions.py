@@ -9,13 +9,14 @@ Source: docs/reference/behaviour.md, c.
 from __future__ import annotations
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.restart_rules import (
     triggers_restart_all,
 )
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sandbox_changed import SandboxDecision, decide_sandbox
-from kubeletpy.pods.sync_results import Decision
 from kubeletpy.runtime_manager.plan.actions import (
     PodActions,
     ResetContainer,
@@ -25,7 +26,6 @@ from kubeletpy.runtime_manager.plan.actions import (
 from kubeletpy.runtime_manager.plan.init_containers import plan_init_containers
 from kubeletpy.runtime_manager.plan.regular_containers import Verdict, judge_regular
 from kubeletpy.runtime_manager.plan.resize import NOTHING, InEffect, plan_resize
-from kubeletpy.runtime_manager.protocol import ProbeResults
 
 
 def compute_pod_actions(

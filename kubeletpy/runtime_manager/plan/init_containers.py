@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import (
     init_container_failed,
     restart_allowed,
     should_container_be_restarted,
 )
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.sync_results import Decision
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import (
     KillContainer,
@@ -28,7 +29,6 @@ from kubeletpy.runtime_manager.plan.actions import (
     kill_decision,
 )
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 
 
 @dataclass(frozen=True, slots=True)

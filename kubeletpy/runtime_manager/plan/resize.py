@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.cgroup_units import MIN_SHARES
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.sync_results import Decision
-from kubeletpy.runtime_manager.config.resources import MIN_SHARES, container_resources
+from kubeletpy.runtime_manager.config.resources import container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import (
     RESOURCES,

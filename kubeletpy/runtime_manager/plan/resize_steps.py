@@ -11,19 +11,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from kubeletpy.api.quantity import whole
+from kubeletpy.pods.cgroup_units import MIN_SHARES, cpu_quota, cpu_shares
+from kubeletpy.pods.limits import UNLIMITED, PodLimits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import amounts
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.resources import (
-    MIN_SHARES,
-    cpu_quota,
-    cpu_shares,
-    linux_resources,
-)
+from kubeletpy.runtime_manager.config.resources import linux_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import Resource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
-from kubeletpy.runtime_manager.pod_limits import UNLIMITED, PodLimits
 
 _ZERO = Decimal(0)
 _ENDLESS = 1 << 63

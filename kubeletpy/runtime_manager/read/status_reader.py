@@ -18,6 +18,7 @@ from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
+    RuntimePodSummary,
     RuntimeResources,
     RuntimeUser,
     SandboxStatus,
@@ -29,7 +30,6 @@ from kubeletpy.runtime_manager.names.labels import (
     read_container_labels,
     read_sandbox_labels,
 )
-from kubeletpy.runtime_manager.protocol import RuntimePodSummary
 
 MAX_RESTART_COUNT = 2**31 - 1
 _STATES = {

@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kubeletpy.clock import Clock
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, SandboxStatus
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels
-from kubeletpy.runtime_manager.protocol import RuntimePodSummary
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
     ReadContainer,

@@ -11,8 +11,8 @@ from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.limits_read import as_asked, memory_usage, read_limits, with_more
 from kubeletpy.cgroups.names import Driver, PodCgroupNames
 from kubeletpy.cgroups.values import CgroupResources
+from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.pod_limits import PodLimits, PodLimitsError
 from tests.unit.cgroups.look_alike import v2_machine
 from tests.unit.cgroups.pods import container, fixed, pod
 from tests.unit.cgroups.test_manager import Node, node, shares, weight

@@ -14,11 +14,12 @@ from kubeletpy.explain.gather import explain, line
 from kubeletpy.explain.model import Exit
 from kubeletpy.explain.timeline import Timeline, from_json, timeline
 from kubeletpy.explain.words import duration, milliseconds, one_line
-from kubeletpy.pods.sync_results import Decision, StartError
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.trace.names import Call, Step
 from kubeletpy.trace.spans import Chapter, PodTrace, Span
 from tests.unit.explain.facts import NOW, OFFSET, exited, facts, not_ready, running, waiting

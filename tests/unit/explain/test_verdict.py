@@ -9,11 +9,11 @@ import pytest
 from kubeletpy.api.times import format_time
 from kubeletpy.explain.gather import explain
 from kubeletpy.explain.verdict import verdict
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.status.entry import WriteProblem
 from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import (

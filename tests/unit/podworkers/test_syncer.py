@@ -15,15 +15,11 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
+from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.pods.sync_results import (
-    Decision,
-    PodSyncResult,
-    StartError,
-    SyncAction,
-    SyncResult,
-)
+from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, SyncResult
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -38,7 +34,7 @@ from kubeletpy.podworkers.steps.runtime import RuntimeSync
 from kubeletpy.podworkers.steps.volumes import Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
-from kubeletpy.runtime_manager.protocol import ProbeResults, SyncPodRequest
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.protocol import VolumeError
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 from tests.unit.podworkers.test_workers import Recorder

@@ -11,11 +11,11 @@ from typing import Any
 from kubeletpy.api.times import format_time
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.report import Finding
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock
 

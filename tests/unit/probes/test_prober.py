@@ -9,12 +9,12 @@ import pytest
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.prober import TRIES, Prober, Target
 from kubeletpy.probes.report import KEPT_WORDS
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 from tests.unit.handlers.servers import answering, redirecting, serving
 from tests.unit.images.fake_images import Events
 from tests.unit.podworkers.builders import make_pod

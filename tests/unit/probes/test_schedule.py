@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import (
     EARLY_PAUSE_S,
     ProbeKind,
@@ -17,7 +18,6 @@ from kubeletpy.probes.schedule import (
     finished,
     look,
 )
-from kubeletpy.runtime_manager.protocol import ProbeOutcome
 
 OK, BAD, UNKNOWN = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.UNKNOWN
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS

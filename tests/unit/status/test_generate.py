@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.pods.sync_results import StartError
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import deadline, generate_api_pod_status
 

@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.protocol import RuntimePodSummary
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, diff, summarise

@@ -9,8 +9,8 @@ import pytest
 
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.protocol import Mount
 from kubeletpy.volumes.container_mounts import (
     ContainerMounts,
     RuntimeFeatures,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kubeletpy.api import types as api
+from kubeletpy.pods.limits import PodLimits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
-from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodLimits
+from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits
 from kubeletpy.runtime_manager.seams import Seams
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
 

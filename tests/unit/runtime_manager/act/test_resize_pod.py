@@ -10,17 +10,13 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import ResizeOutcome, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailable, Unimplemented
 from kubeletpy.runtime_manager.plan.resize_steps import applied
-from kubeletpy.runtime_manager.pod_limits import (
-    ActuatedInMemory,
-    NoPodCgroupLimits,
-    PodLimits,
-    PodLimitsError,
-)
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
+from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
 from kubeletpy.runtime_manager.seams import Seams
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.container_config import (
@@ -20,7 +21,6 @@ from kubeletpy.runtime_manager.config.sandbox_config import (
     normalize_sysctl,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.protocol import Mount
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 SETTINGS = RuntimeSettings(

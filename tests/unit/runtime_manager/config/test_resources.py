@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.resources import amounts
-from kubeletpy.runtime_manager.config.resources import (
-    container_resources,
-    cpu_quota,
-    cpu_shares,
-    hugepage_limits,
-    oom_score_adj,
-)
+from kubeletpy.runtime_manager.config.resources import container_resources, oom_score_adj
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import SandboxStatus
 from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     READY,

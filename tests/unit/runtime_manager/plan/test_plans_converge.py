@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -22,7 +23,6 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod
 
 steady = settings(deadline=None)  # how long one example takes is not what is tested

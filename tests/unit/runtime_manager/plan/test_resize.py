@@ -9,6 +9,7 @@ import pytest
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import ContainerStatus, RuntimeResources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.actions import KillReason, PodActions
@@ -20,7 +21,6 @@ from kubeletpy.runtime_manager.plan.resizable import (
     resizable,
 )
 from kubeletpy.runtime_manager.plan.resize import UNKNOWN, InEffect, resize_in_progress
-from kubeletpy.runtime_manager.protocol import ProbeOutcome, ProbeResults
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     container,

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.pods.limits import PodLimits
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import Resource
@@ -18,7 +19,6 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     sandbox_resources,
     shrinking_pod_memory,
 )
-from kubeletpy.runtime_manager.pod_limits import PodLimits
 from tests.unit.runtime_manager.pods_and_records import make_pod
 
 NOW = PodLimits(shares=512, quota_us=50_000, period_us=100_000, memory=1000)

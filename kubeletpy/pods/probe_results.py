@@ -1,0 +1,27 @@
+"""What probes have found out about containers, settled: what compute-actions and status read.
+
+Must never know how a container is probed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class ProbeOutcome(StrEnum):
+    """The last settled result of a probe."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResults:
+    """Settled probe results by container id, as compute-actions reads them. Absent: no result."""
+
+    liveness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
+    startup: Mapping[str, ProbeOutcome] = field(default_factory=dict)
+    readiness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
