@@ -1,4 +1,4 @@
-"""The versions: this project's (pyproject.toml is tested against it) and that of Kubernetes."""
+"""The versions: this project's (pyproject.toml is tested against it) and Kubernetes'. Pure."""
 
 VERSION = "0.1.0"
 """Version of kubeletpy."""

@@ -1,0 +1,4 @@
+"""Whether a node admits a pod, and who gives way.
+
+Pure: so is every module here.
+"""

@@ -1,0 +1,4 @@
+"""The Kubernetes API's types and words.
+
+Pure: so is every module here.
+"""

@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from kubeletpy.api.types import JSON
-from kubeletpy.host.pki import CertificateError, KeyPair
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError
 from kubeletpy.host.private_files import write_private
 from kubeletpy.kubeapi.credentials import KubeconfigError
 

@@ -15,7 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.host.pki import Certificate, CertificateError, KeyPair
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private
 
 KEPT = 3

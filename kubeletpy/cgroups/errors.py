@@ -1,4 +1,4 @@
-"""What goes wrong with cgroups."""
+"""What goes wrong with cgroups. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The table of all fields of KubeletConfiguration v1beta1: path, type, default, what is allowed.
 
+Pure.
+
 Source: docs/reference/config.csv. Must stay data: what concerns several fields is in
 :mod:`kubeletpy.config.cross_rules`.
 """

@@ -1,4 +1,4 @@
-"""Every command line flag of the kubelet: how to read it and what it sets. Data only.
+"""Every command line flag of the kubelet: how to read it and what it sets. Data only. Pure.
 
 Source: docs/reference/flags.csv.
 """

@@ -1,4 +1,4 @@
-"""Whether settings fit the machine: pure rules over facts that somebody else has read."""
+"""Whether settings fit the machine: rules over facts that somebody else has read. Pure."""
 
 from __future__ import annotations
 

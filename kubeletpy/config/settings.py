@@ -1,5 +1,7 @@
 """The agent's settings: KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as one frozen object.
 
+Pure.
+
 Every field of the document is here under its snake_case name (:func:`attribute`): durations are
 seconds, sizes are bytes, maps are read-only, resource quantities stay text. An instance is complete
 and valid: only :func:`kubeletpy.config.load` makes one. Meaning of a field:

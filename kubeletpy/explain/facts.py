@@ -1,4 +1,4 @@
-"""What the rooms know of one pod at one moment: the input of every explanation.
+"""What the rooms know of one pod at one moment: the input of every explanation. Pure.
 
 Data only, taken by :mod:`kubeletpy.explain.snapshot`; must never reach into a room.
 """
@@ -16,8 +16,8 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastStep
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
-from kubeletpy.status.entry import WriteProblem
-from kubeletpy.trace.spans import PodTrace
+from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.trace.model import PodTrace
 
 
 @dataclass(frozen=True, slots=True)

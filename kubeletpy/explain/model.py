@@ -1,6 +1,6 @@
 """What ``kubeletpy explain`` knows of a pod: plain immutable data, as it goes over the socket.
 
-Times are Unix seconds, None for unknown. Must never hold what is secret: no environment, no
+Pure. Times are Unix seconds, None for unknown. Must never hold what is secret: no environment, no
 volume content, no credentials; only names, states, reasons and messages.
 """
 

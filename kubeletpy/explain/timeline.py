@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeletpy.explain.model import Exit
+from kubeletpy.trace.model import Chapter as Part
+from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.trace.spans import Chapter as Part
-from kubeletpy.trace.spans import PodTrace, Span
 
 _STEPS = (Step.RUNTIME, Step.STATUS)
 """Phases that only hold others, or that take no time worth a line."""

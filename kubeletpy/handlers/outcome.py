@@ -1,4 +1,4 @@
-"""What comes of asking a container. Data only."""
+"""What comes of asking a container. Data only. Pure."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ Source: proc_pid_mountinfo(5).
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
+from os import fsdecode
 
 _LINE = re.compile(
     rb"[0-9]+ [0-9]+ [0-9]+:[0-9]+ [^ ]+ (?P<point>/[^ ]*) [^ ]+ (?P<tags>(?:[^ ]+ )*?)- [^ ]+ .*",
@@ -36,7 +36,7 @@ def parse(mountinfo: bytes) -> list[MountPoint]:
     """The mounts, the oldest first."""
     return [
         MountPoint(
-            os.fsdecode(_ESCAPED.sub(_byte, match["point"])),
+            fsdecode(_ESCAPED.sub(_byte, match["point"])),
             any(tag.startswith(b"shared:") for tag in match["tags"].split(b" ")),
         )
         for line in mountinfo.split(b"\n")

@@ -1,17 +1,12 @@
-"""Certificates, keys and whom they are for, as plain data.
+"""Certificates and whom they are for, as plain data. Pure.
 
 Apart from the X.509 library, which is loaded where one is read or made (:mod:`.x509`,
-:mod:`.signing`) and not before. Must never print or log a key.
+:mod:`.signing`) and not before.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ssl
 from dataclasses import dataclass
-from pathlib import Path
-
-from kubeletpy.host.private_files import write_private
 
 
 class CertificateError(Exception):
@@ -40,29 +35,3 @@ class Certificate:
     names: Names
     not_before: float
     not_after: float
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    """A certificate and its key: PEM files."""
-
-    certificate: Path
-    key: Path
-
-    @classmethod
-    def named(cls, directory: Path, name: str) -> KeyPair:
-        """``NAME.crt`` and ``NAME.key`` in a directory."""
-        return cls(directory / f"{name}.crt", directory / f"{name}.key")
-
-    def loads(self) -> bool:
-        """Whether both are there and belong together."""
-        with contextlib.suppress(OSError, ssl.SSLError, ValueError):
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
-            return True
-        return False
-
-    def store(self, certificate: bytes, key: bytes) -> None:
-        """Write both (PEM), private and atomically. Raises OSError."""
-        self.certificate.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_private(self.key, key)
-        write_private(self.certificate, certificate)

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.types import (
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
 from kubeletpy.host.x509 import (
     MAX_PEM_BYTES,
     digest,

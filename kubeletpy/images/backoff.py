@@ -1,4 +1,4 @@
-"""When an image whose pull failed may be pulled again, and why it failed.
+"""When an image whose pull failed may be pulled again, and why it failed. Pure.
 
 10 s doubling to 5 min, per pod and image, counted from the last failure; ten minutes without a
 failure forget it (docs/reference/behaviour.md, d). Must never read a clock: times are Unix seconds

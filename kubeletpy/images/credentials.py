@@ -1,5 +1,7 @@
 """The keyring: which credentials fit an image, most specific registry first, and whose they are.
 
+Pure.
+
 A key names a registry host, optionally with port and path; each dot-separated part of the host may
 be a glob (docs/reference/behaviour.md, g3; kubernetes.io "Images", interpretation of config.json).
 Must never do I/O, and never show what it holds.

@@ -1,4 +1,4 @@
-"""Why an image is not there for a container, as the codes that kubectl shows.
+"""Why an image is not there for a container, as the codes that kubectl shows. Pure.
 
 Must never carry credentials: messages reach pod statuses and events.
 """

@@ -1,4 +1,4 @@
-"""Which images to remove so that the disk does not fill: the pure half of image GC.
+"""Which images to remove so that the disk does not fill: the decision. Pure.
 
 Source: docs/reference/behaviour.md, p3; docs/reference/behaviour-resources.md, rg. Must never ask
 the runtime or a clock: times are Unix seconds and arguments.

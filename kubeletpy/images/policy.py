@@ -1,4 +1,4 @@
-"""Use, pull or refuse: what a pull policy makes of an image that is, or is not, on the node.
+"""Use, pull or refuse: what a pull policy makes of an image that is, or is not, on the node. Pure.
 
 Source: docs/reference/behaviour.md, g1. Must never ask the runtime anything.
 """

@@ -1,4 +1,4 @@
-"""From a Secret of the API to registry credentials: the two formats of image pull secrets.
+"""From a Secret of the API to registry credentials: the two formats of image pull secrets. Pure.
 
 Must never log or show what is inside.
 """

@@ -1,4 +1,4 @@
-"""Image names: what is one, what it means in full, and which tag it gets when it has none.
+"""Image names: what is one, what it means in full, and which tag it gets when it has none. Pure.
 
 The grammar is that of container image references (distribution/reference), which every runtime
 follows. Input comes from pod specs and is hostile: length is bounded before any matching. Must

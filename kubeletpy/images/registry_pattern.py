@@ -1,5 +1,7 @@
 """Which images a registry pattern means: ``host[:port][/path]``, globs in the parts of the host.
 
+Pure.
+
 A pattern fits when the ports are equal, the hosts have as many dot-separated parts, each part of
 the host matches its glob, and the path of the pattern begins the image's. Source: kubernetes.io,
 "Images", interpretation of config.json; CredentialProvider.matchImages. Must never do I/O.

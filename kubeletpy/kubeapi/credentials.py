@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeletpy.host.pki import KeyPair
+from kubeletpy.host.key_pair import KeyPair
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What a Kubernetes API can answer instead of an object, as types.
+"""What a Kubernetes API can answer instead of an object, as types. Pure.
 
 Must never carry request bodies or credentials: messages end up in logs and events.
 """

@@ -1,4 +1,7 @@
-"""What a client counts of its requests. Must never import a metrics library, nor be told a path."""
+"""What a client counts of its requests. Must never import a metrics library, nor be told a path.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kubeletpy.kubeapi.errors import BadRequest
-from kubeletpy.kubeapi.protocol import Resource
+
+if TYPE_CHECKING:
+    from kubeletpy.kubeapi.protocol import Resource
 
 
 def resource_path(

@@ -1,4 +1,4 @@
-"""Why an agent can't start."""
+"""Why an agent can't start. Pure."""
 
 from __future__ import annotations
 

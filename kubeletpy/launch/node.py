@@ -10,7 +10,8 @@ from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.launch.errors import LaunchError
-from kubeletpy.node.facts import MachineFacts, default_route_ip, resolve
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.machine import default_route_ip, resolve
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.shutdown.plan import Period, periods
 from kubeletpy.version import KUBERNETES, VERSION

@@ -13,7 +13,8 @@ from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import CertificateStore
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.server.tls import PairInUse

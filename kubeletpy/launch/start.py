@@ -27,7 +27,7 @@ from kubeletpy.launch.runtime import pod_selectors, wait_for_runtime
 from kubeletpy.launch.serving_certificate import serving_certificate
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.facts import read_machine_facts
+from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.server.build import Ports, ServerError

@@ -1,4 +1,4 @@
-"""What the API says when it refuses: Kubernetes Status errors.
+"""What the API says when it refuses: Kubernetes Status errors. Pure.
 
 Every refusal in this package is an :class:`ApiError`; the HTTP layer turns it into the Status
 object that kubectl and client-go read. Must never carry a secret's content in a message.

@@ -1,4 +1,4 @@
-"""Who asks and how: callers and the options of writes and deletes.
+"""Who asks and how: callers and the options of writes and deletes. Pure.
 
 Must never read a request body's object: only its options.
 """

@@ -1,4 +1,4 @@
-"""Which resources this API serves, with their names, kinds, verbs and subresources.
+"""Which resources this API serves, with their names, kinds, verbs and subresources. Pure.
 
 Loaded once from the discovery facts in ``data/api-resources.json``. What has no controller behind
 it here and would only pretend (replication controllers, quotas, …) is left out, so that discovery
@@ -8,13 +8,11 @@ is honest. Must never know how a resource behaves: that is
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-DATA_DIR = Path(__file__).parent / "data"
+from kubeletpy.localapi.data import load_json
 
 _NOT_SERVED = frozenset(
     {
@@ -109,7 +107,7 @@ def _served(name: str) -> bool:
 @cache
 def raw() -> dict[str, Any]:
     """The whole fact table: ``version``, ``resources``, ``table_columns``."""
-    loaded: dict[str, Any] = json.loads((DATA_DIR / "api-resources.json").read_text())
+    loaded: dict[str, Any] = load_json("api-resources.json")
     return loaded
 
 

@@ -1,4 +1,7 @@
-"""What the owner of a node decided about it; the composition root fills it from the settings."""
+"""What the owner of a node decided about it; the composition root fills it from the settings.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable
 
 from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S, network_not_ready
-from kubeletpy.runtime_manager.protocol import RuntimeHealth, RuntimeManager
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 
 log = logging.getLogger(__name__)
 

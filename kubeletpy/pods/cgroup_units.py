@@ -1,6 +1,6 @@
 """Requests and limits in the units of cgroups, which the CRI has taken over.
 
-Source: docs/reference, "Container (Linux)" and constants (resources).
+Source: docs/reference/constants.csv: cpu shares, cpu quota.
 """
 
 from __future__ import annotations

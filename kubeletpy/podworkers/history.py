@@ -1,4 +1,4 @@
-"""The last decisions about each pod, so that "why is my pod not running?" has an answer.
+"""The last decisions about each pod, so that "why is my pod not running?" has an answer. Pure.
 
 Bounded twice: entries per pod, and pods. A decision that repeats is counted, not kept again.
 """

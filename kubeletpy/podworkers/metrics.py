@@ -1,4 +1,7 @@
-"""What the pod workers count. Must never import a metrics library: the registry is outside."""
+"""What the pod workers count. Must never import a metrics library: the registry is outside.
+
+Pure.
+"""
 
 from __future__ import annotations
 

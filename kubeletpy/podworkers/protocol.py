@@ -1,4 +1,4 @@
-"""What pod workers are told, and what they need of others: the three verbs of a pod's life."""
+"""What pod workers are told, what a step leaves behind, and how statuses are composed. Pure."""
 
 from __future__ import annotations
 
@@ -70,38 +70,6 @@ class SyncOutcome:
     waiting: bool = False
     """All that failed is that backoffs have not ended."""
     decisions: tuple[Decision, ...] = ()
-
-
-class PodSyncer(Protocol):
-    """The three verbs of a pod's life; each may be called again until it succeeds."""
-
-    async def sync_pod(
-        self,
-        pod: Pod,
-        mirror: Pod | None,
-        status: PodRuntimeStatus,
-        is_terminating: Callable[[], bool],
-    ) -> SyncOutcome:
-        """Bring the runtime to what the pod asks for, and store its status."""
-        ...
-
-    async def sync_terminating_pod(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        grace: int,
-        status_override: StatusOverride | None,
-    ) -> SyncOutcome:
-        """Stop everything of the pod within ``grace`` seconds. No error: nothing runs any more."""
-        ...
-
-    async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
-        """Stop a pod that only the runtime knows."""
-        ...
-
-    async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
-        """Release what the pod held (volumes, cgroup) and finish its status."""
-        ...
 
 
 class PodStatuses(Protocol):

@@ -1,4 +1,4 @@
-"""What the rest of the agent asks about workers (docs/reference/behaviour.md, b9).
+"""What the rest of the agent asks about workers (docs/reference/behaviour.md, b9). Pure.
 
 Reads the records and changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Why containers could not be started: what kubectl shows as the reason they wait.
+"""Why containers could not be started: what kubectl shows as the reason they wait. Pure.
 
 Bounded; a start that worked removes the reason. Must never decide anything.
 """

@@ -1,5 +1,7 @@
 """The data of the pod workers' state machine: records, events that come in, effects that go out.
 
+Pure.
+
 Plain immutable data; the rules are in :mod:`kubeletpy.podworkers.state_machine`. Must never hold a
 task, a future or a clock: a log of events replays to the same records and effects.
 """

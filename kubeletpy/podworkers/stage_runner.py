@@ -10,9 +10,10 @@ from collections.abc import Callable
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import PodSyncer, SyncOutcome
+from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import RunStep, Stage
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.trace.names import Call

@@ -1,5 +1,7 @@
 """The rules by which pod workers live: events in, effects out (docs/reference/behaviour.md, b).
 
+Pure.
+
 Deterministic: no clock, no I/O, no task; randomness comes in with the events. Replaying a log of
 events on a new machine gives the same records and the same effects. It must never lose or undo a
 termination, run two steps of one pod at once, or start a step after the pod has finished.

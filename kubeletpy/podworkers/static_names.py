@@ -1,7 +1,7 @@
-"""Who may use the full name of a static pod: one uid at a time, first come, first served.
+"""Who may use the full name of a static pod: one uid at a time, first come, first served. Pure.
 
 A changed manifest makes a new uid under the old full name; the new pod waits until the old one has
-ended. Pure data; it must never start anything itself. Source: docs/reference/behaviour.md, b8.
+ended. Plain data; it must never start anything itself. Source: docs/reference/behaviour.md, b8.
 """
 
 from __future__ import annotations

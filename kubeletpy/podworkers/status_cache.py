@@ -1,4 +1,4 @@
-"""The newest runtime status of each pod, fed by the PLEG and by the workers' own calls.
+"""The newest runtime status of each pod, fed by the PLEG and by the workers' own calls. Pure.
 
 Of two statuses the one observed later wins, whoever brings it. Must never ask the runtime.
 """

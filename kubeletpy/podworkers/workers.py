@@ -23,7 +23,6 @@ from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import (
     KillOptions,
     PodStatuses,
-    PodSyncer,
     PodUpdate,
     SyncOutcome,
     UpdateType,
@@ -53,6 +52,7 @@ from kubeletpy.podworkers.stage_runner import StepRunner
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.step_notes import StepNotes
+from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.trace.spans import Traces
 

@@ -1,4 +1,4 @@
-"""The prober as the pod workers and the status see it."""
+"""The prober as the pod workers and the status see it. Pure."""
 
 from __future__ import annotations
 

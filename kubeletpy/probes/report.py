@@ -1,4 +1,7 @@
-"""What a probe has last found, for people. Plain data; what containers say is cut, not cleaned."""
+"""What a probe has last found, for people. Plain data; what containers say is cut, not cleaned.
+
+Pure.
+"""
 
 from __future__ import annotations
 

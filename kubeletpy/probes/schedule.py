@@ -1,4 +1,4 @@
-"""When a probe runs and what its result is: a state machine of pure functions.
+"""When a probe runs and what its result is: a state machine. Pure.
 
 ``look`` takes in what is known of the container, ``finished`` what a run has found. The state says
 when the next run is due; nobody needs to look in between. Sources: docs/reference/behaviour.md, m1,

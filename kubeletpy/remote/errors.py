@@ -1,5 +1,7 @@
 """What can go wrong with a CRI call, as types: a class per gRPC status that callers tell apart.
 
+Pure.
+
 Needs no gRPC: the pure rooms, a simulated runtime and a user's own runtime raise and catch these
 without importing it. Must never carry credentials: ``details`` is text that goes to logs, events
 and pod statuses, so whoever builds an error removes secrets first (``scrub``).

@@ -1,4 +1,4 @@
-"""How long a CRI call may take: one function from the call to its deadline.
+"""How long a CRI call may take: one function from the call to its deadline. Pure.
 
 The rules are the kubelet's (cri-client; docs/reference/constants.csv: cri). Must never wait.
 """

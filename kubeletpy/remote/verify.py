@@ -1,4 +1,6 @@
-"""Is a runtime's answer one that can be believed? Pure checks; each returns what is wrong, or "".
+"""Is a runtime's answer one that can be believed?
+
+Pure: each check returns what is wrong, or "".
 
 The runtime is not trusted: an empty id or a status without metadata would have the agent act on
 the wrong container. Must never repair an answer.

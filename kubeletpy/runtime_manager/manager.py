@@ -45,10 +45,11 @@ from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
-from kubeletpy.runtime_manager.protocol import RuntimeHealth, SyncPodRequest
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from kubeletpy.runtime_manager.seams import Seams
 
 logger = logging.getLogger(__name__)

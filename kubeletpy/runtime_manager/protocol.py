@@ -13,6 +13,12 @@ from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import PodSyncResult
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+
+PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
+PLAUSIBLE_EVENT_LEAD = 60 * 10**9
+"""Nanoseconds that the time of a runtime's event may lie behind or ahead of ours; beyond, it is
+nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +39,6 @@ class SyncPodRequest:
     """Whether termination was asked for meanwhile: the sync then starts nothing more."""
     told: Callable[[], bool] = lambda: True
     """Whether the API knows what ``status`` says: records that it still needs stay until then."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeHealth:
-    """What the runtime says of itself (CRI Status), or why it could not be asked."""
-
-    runtime_ready: bool
-    network_ready: bool
-    message: str = ""
-    """Why it is not ready; empty when it is."""
-    network_message: str = ""
 
 
 class RuntimeManager(Protocol):

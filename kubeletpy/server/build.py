@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.clock import Clock
-from kubeletpy.host.pki import CertificateError, KeyPair
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ssl import cert_time_to_seconds
 from typing import Any
 
 AUTHENTICATED = "system:authenticated"
@@ -30,7 +30,7 @@ def of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Identit
         certificate: as ``ssl.SSLSocket.getpeercert`` gives it.
         now: Unix seconds; a connection may outlive the certificate that it began with.
     """
-    if not certificate or ssl.cert_time_to_seconds(certificate["notAfter"]) < now:
+    if not certificate or cert_time_to_seconds(certificate["notAfter"]) < now:
         return None
     user, groups = "", []
     for names in certificate.get("subject", ()):

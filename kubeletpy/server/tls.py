@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.host.stamps import Stamp, stamp
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The words of this room: what was read of one cgroup, file system, interface, pod and node.
+"""The words of this room: what was read of one cgroup, file system, interface, pod and node. Pure.
 
 Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None is what
 the machine does not tell. Must never know where a number comes from.

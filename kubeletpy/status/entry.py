@@ -12,18 +12,9 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
 from kubeletpy.status.patch import status_patch
+from kubeletpy.status.write_problem import WriteProblem
 
 TERMINAL = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, slots=True)
-class WriteProblem:
-    """Why a pod's status has not reached the API."""
-
-    since: float
-    """Unix seconds of the first failure in a row."""
-    message: str
-    count: int
 
 
 @dataclass(slots=True)

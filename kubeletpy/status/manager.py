@@ -17,8 +17,9 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
-from kubeletpy.status.entry import Entry, WriteProblem
+from kubeletpy.status.entry import Entry
 from kubeletpy.status.finish import finished_status
+from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.status.writer import StatusWriter
 from kubeletpy.trace.spans import Traces
 

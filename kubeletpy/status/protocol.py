@@ -1,4 +1,4 @@
-"""The status manager as the pod workers and housekeeping see it."""
+"""The status manager as the pod workers and housekeeping see it. Pure."""
 
 from __future__ import annotations
 

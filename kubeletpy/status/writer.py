@@ -16,7 +16,8 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import MalformedPod, Pod
-from kubeletpy.status.entry import TERMINAL, Entry, WriteProblem
+from kubeletpy.status.entry import TERMINAL, Entry
+from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)

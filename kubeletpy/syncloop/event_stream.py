@@ -20,7 +20,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache, essence
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.read.status_source import PLAUSIBLE_EVENT_AGE
+from kubeletpy.runtime_manager.protocol import PLAUSIBLE_EVENT_AGE
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, diff, summarise
 from kubeletpy.syncloop.pleg import OnChange, Pleg

@@ -1,4 +1,4 @@
-"""What the merge of the sources hands to the loop. Plain data."""
+"""What the merge of the sources hands to the loop. Plain data. Pure."""
 
 from __future__ import annotations
 

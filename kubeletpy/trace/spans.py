@@ -9,87 +9,15 @@ secret: a detail is a name, never a value.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from enum import StrEnum
 from types import TracebackType
 
+from kubeletpy.trace.model import MAX_OPEN, MAX_TEXT, SHORT_S, PodTrace, Span
 from kubeletpy.trace.names import Call, Name, Step
 
 MAX_PODS = 300
-MAX_START = 80
-MAX_LATER = 24
-MAX_END = 48
-MAX_OPEN = 40
-SHORT_S = 0.0005
-"""Seconds: a phase that took less and did not fail is dropped, unless it is a milestone."""
-MAX_TEXT = 300
-
-
-class Chapter(StrEnum):
-    """Parts of a pod's life."""
-
-    START = "start"
-    LIFE = "life"
-    END = "end"
-
-
-@dataclass(slots=True)
-class Span:
-    """One phase. Times are event-loop seconds."""
-
-    name: Name
-    detail: str
-    began: float
-    ended: float | None = None
-    """None: it goes on."""
-    error: str = ""
-    until: float | None = None
-    """When it has to be over, if it has a limit."""
-
-
-@dataclass(slots=True)
-class PodTrace:
-    """The phases of one pod."""
-
-    uid: str
-    namespace: str
-    name: str
-    opened: float
-    chapter: Chapter = Chapter.START
-    start: list[Span] = field(default_factory=list)
-    later: deque[Span] = field(default_factory=lambda: deque(maxlen=MAX_LATER))
-    end: list[Span] = field(default_factory=list)
-    open: dict[int, Span] = field(default_factory=dict)
-    ready_at: float | None = None
-    ended_at: float | None = None
-    dropped: int = 0
-    """Phases that did not fit."""
-
-    def keep(self, span: Span) -> None:
-        """Take up a phase that is over."""
-        if self.chapter is Chapter.LIFE:
-            self.later.append(span)
-            return
-        kept, limit = (
-            (self.start, MAX_START) if self.chapter is Chapter.START else (self.end, MAX_END)
-        )
-        if len(kept) < limit:
-            kept.append(span)
-        else:
-            self.dropped += 1
-
-    def ready(self, now: float) -> None:
-        """The start is over."""
-        if self.chapter is Chapter.START:
-            self.ready_at = now
-            self.chapter = Chapter.LIFE
-
-    def ending(self) -> None:
-        """The pod is being ended."""
-        self.chapter = Chapter.END
 
 
 _current: ContextVar[PodTrace | None] = ContextVar("pod_trace", default=None)

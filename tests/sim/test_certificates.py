@@ -14,7 +14,7 @@ from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
 from kubeletpy.certificates.store import KEPT, CertificateStore
 from kubeletpy.host import signing
-from kubeletpy.host.pki import KeyPair
+from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.localapi.controllers.csr_controller import CertificateController
 from tests.sim.api import NODE

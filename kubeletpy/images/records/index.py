@@ -1,4 +1,4 @@
-"""The pulled records in memory: what a start of a container looks at instead of files.
+"""The pulled records in memory: what a start of a container looks at instead of files. Pure.
 
 Bounded: beyond its limit the least used records live on disk only, and what is not found here is
 looked up there. Must never do I/O.

@@ -1,4 +1,4 @@
-"""Pulls that have begun, and pulls of which nobody knows how they ended.
+"""Pulls that have begun, and pulls of which nobody knows how they ended. Pure.
 
 An intent outlives its pull when the image may have arrived without a record: the agent was killed,
 the pod deleted, or the runtime lost meanwhile. As long as it stays the image counts as pulled here.

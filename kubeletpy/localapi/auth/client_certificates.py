@@ -5,8 +5,8 @@ The certificate's common name is the user, its organizations are the groups.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
+from ssl import cert_time_to_seconds
 from typing import Any
 
 from kubeletpy.localapi.requests import Caller
@@ -19,7 +19,7 @@ def caller(certificate: Mapping[str, Any] | None, now: float) -> Caller | None:
         certificate: as ``ssl.SSLSocket.getpeercert`` gives it.
         now: Unix seconds.
     """
-    if not certificate or ssl.cert_time_to_seconds(certificate["notAfter"]) < now:
+    if not certificate or cert_time_to_seconds(certificate["notAfter"]) < now:
         return None
     user, groups = "", []
     for part in certificate.get("subject", ()):

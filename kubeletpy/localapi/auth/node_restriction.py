@@ -1,4 +1,4 @@
-"""What a node may change: the NodeRestriction admission's rules as functions.
+"""What a node may change: the NodeRestriction admission's rules as functions. Pure.
 
 Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, or None.
 """

@@ -1,6 +1,6 @@
 """Reviews: who a token is, who I am, and whether somebody may do something. Nothing is stored.
 
-Must never echo a token back.
+Pure. Must never echo a token back.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What a cluster's controllers do that one node needs."""

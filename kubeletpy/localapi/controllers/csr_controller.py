@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.api.types import JSON
-from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
 from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.pki import csr_rules
 from kubeletpy.localapi.pki.csr_rules import REQUESTS

@@ -1,4 +1,4 @@
-"""Which node a pod fits on: a pure function with reasons.
+"""Which node a pod fits on, with reasons. Pure.
 
 Must never bind: that is the scheduler's. Source: the default scheduler's filters (NodeResourcesFit,
 NodeAffinity, TaintToleration, NodeUnschedulable), as far as a single node needs them.

@@ -1,0 +1,4 @@
+"""What the API fills in.
+
+Pure: so is every module here.
+"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi.schema import definitions
+from kubeletpy.localapi.data import load_json
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -24,7 +24,7 @@ Table = dict[str, dict[str, tuple[int, str]]]
 
 def encode_document(document: JSON) -> bytes:
     """``openapi.v2.Document`` of an OpenAPI v2 document in its JSON form."""
-    loaded = definitions.load_json("openapi-v2-document.json")
+    loaded = load_json("openapi-v2-document.json")
     table: Table = {
         message["name"]: {f["name"]: (f["number"], f["type"]) for f in message["fields"]}
         for message in loaded["messages"]

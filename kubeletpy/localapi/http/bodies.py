@@ -6,19 +6,14 @@ import asyncio
 from typing import Any
 
 from kubeletpy.localapi.errors import (
-    ApiError,
     bad_request,
     too_large,
     unsupported_media_type,
 )
 from kubeletpy.localapi.schema import protobuf
+from kubeletpy.localapi.schema.bounds import MAX_VALUES, check_values
 from kubeletpy.localapi.schema.decode import parse_json
 
-BODY_LIMIT = 3 << 20
-MAX_VALUES = 300_000
-"""Values within one body or patched object: each costs the event loop some microseconds, whatever
-it is. The largest pods that fit into a body (forty thousand mounts) have half as many.
-"""
 YAML_LIMIT = 256 << 10
 """Bytes of a body that is not JSON but YAML, which takes ten thousand times as long to read."""
 YAML_DEPTH = 200
@@ -49,19 +44,6 @@ async def decode(body: bytes, content_type: str, *, is_patch: bool = False) -> A
     if len(body) > MAX_VALUES:
         check_values(sent)
     return sent
-
-
-def check_values(sent: Any) -> None:
-    """Refuse what has more values than MAX_VALUES. Raises ApiError 413."""
-    waiting, seen = [sent], 0
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict | list):
-            seen += len(value)
-            if seen > MAX_VALUES:
-                message = f"Request entity too large: limit is {MAX_VALUES} values"
-                raise ApiError(413, "RequestEntityTooLarge", message)
-            waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
 def read(body: bytes, content_type: str) -> Any:

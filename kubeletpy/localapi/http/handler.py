@@ -28,6 +28,7 @@ from kubeletpy.localapi.pki.request_subjects import SubjectReader
 from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy.localapi.resources import METRICS_GROUP
+from kubeletpy.localapi.schema.bounds import BODY_LIMIT
 from kubeletpy.wire.door import Door
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Handler:
         except ApiError as error:
             return error_response(request, error)
         except web.HTTPRequestEntityTooLarge:
-            return error_response(request, errors.too_large(bodies.BODY_LIMIT))
+            return error_response(request, errors.too_large(BODY_LIMIT))
         except web.RequestPayloadError:
             return error_response(request, errors.bad_request("the body can't be read"))
         except (ConnectionError, asyncio.CancelledError):

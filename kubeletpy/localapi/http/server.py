@@ -8,10 +8,10 @@ import ssl
 
 from aiohttp import web
 
-from kubeletpy.localapi.http.bodies import BODY_LIMIT
 from kubeletpy.localapi.http.handler import Handler
 from kubeletpy.localapi.node.proxy import NodeProxy
 from kubeletpy.localapi.registry.registry import Registry
+from kubeletpy.localapi.schema.bounds import BODY_LIMIT
 from kubeletpy.wire.door import guarded, most_connections
 from kubeletpy.wire.http_log import http_log
 

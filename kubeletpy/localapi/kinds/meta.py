@@ -1,17 +1,20 @@
 """Object metadata: what the server fills in, and what a client may not change.
 
-Pure but for the random source it is given. Must never change an object in place.
+Pure: the random source is an argument. Must never change an object in place.
 """
 
 from __future__ import annotations
 
-import random
 import uuid
+from typing import TYPE_CHECKING
 
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import Cause, bad_request, conflict, invalid
 from kubeletpy.localapi.resources import ResourceInfo
+
+if TYPE_CHECKING:
+    import random
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5

@@ -19,7 +19,6 @@ from aiohttp import web
 from kubeletpy.localapi import errors
 from kubeletpy.localapi.auth.authorizer import Request
 from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.http.bodies import BODY_LIMIT
 from kubeletpy.localapi.node.targets import (
     NodeAddress,
     ProxiedNode,
@@ -27,6 +26,7 @@ from kubeletpy.localapi.node.targets import (
     node_address,
     pod_target,
 )
+from kubeletpy.localapi.schema.bounds import BODY_LIMIT
 from kubeletpy.wire import takeover
 from kubeletpy.wire.upgrade import HOP_HEADERS, UpgradeFailed, ask
 

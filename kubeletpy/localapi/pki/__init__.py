@@ -1,0 +1,1 @@
+"""Certificates and requests for them."""

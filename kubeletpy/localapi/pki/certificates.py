@@ -11,7 +11,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 

@@ -1,1 +1,4 @@
-"""The cells of ``kubectl get``: one function per resource, from an object to a table row."""
+"""The cells of ``kubectl get``: one function per resource, from an object to a table row.
+
+Pure: so is every module here.
+"""

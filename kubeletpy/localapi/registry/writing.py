@@ -13,7 +13,6 @@ from kubeletpy.clock import Clock
 from kubeletpy.localapi import errors
 from kubeletpy.localapi.auth import node_restriction
 from kubeletpy.localapi.defaults import pods as pod_defaults
-from kubeletpy.localapi.http import bodies
 from kubeletpy.localapi.kinds import events, meta
 from kubeletpy.localapi.kinds import rules as kinds
 from kubeletpy.localapi.patching import json_patch as patch_json
@@ -24,6 +23,7 @@ from kubeletpy.localapi.requests import Caller, Target, WriteOptions
 from kubeletpy.localapi.resources import ResourceInfo, find
 from kubeletpy.localapi.schema import decode as schema
 from kubeletpy.localapi.schema import definitions
+from kubeletpy.localapi.schema.bounds import check_values
 from kubeletpy.localapi.storage.store import Store
 from kubeletpy.localapi.validation import objects as pod_validation
 
@@ -200,7 +200,7 @@ class Writer:
         else:
             kind = definitions.definition_name(info.group, info.version, info.kind)
             patched = patch_strategic.strategic_merge(kind, shown, patch)
-        bodies.check_values(patched)
+        check_values(patched)
         decoded, warnings = schema.decode(info, patched, options.field_validation)
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)

@@ -5,10 +5,10 @@ Must never change what it hands out: callers share the same dictionaries.
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib import resources
 from typing import Any
+
+from kubeletpy.localapi.data import load_json
 
 Definition = dict[str, Any]
 
@@ -19,11 +19,6 @@ INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 FIELDS_V1 = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
 _REF = "#/definitions/"
 _GVK = "x-kubernetes-group-version-kind"
-
-
-def load_json(name: str) -> Any:
-    """Read a data file of this package; a fresh object each time."""
-    return json.loads(resources.files("kubeletpy.localapi").joinpath("data", name).read_bytes())
 
 
 @cache

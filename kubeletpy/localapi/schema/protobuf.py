@@ -15,8 +15,8 @@ from typing import Any
 
 from kubeletpy.api.times import format_micro_time, format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.localapi.data import load_json
 from kubeletpy.localapi.errors import bad_request
-from kubeletpy.localapi.resources import DATA_DIR
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
@@ -33,7 +33,7 @@ class _Malformed(Exception):
 
 @cache
 def _table() -> Table:
-    loaded: dict[str, dict[str, list[str]]] = json.loads((DATA_DIR / "api-wire.json").read_text())
+    loaded: dict[str, dict[str, list[str]]] = load_json("api-wire.json")
     return {
         message: {int(number): (name, kind) for number, (name, kind) in fields.items()}
         for message, fields in loaded.items()

@@ -1,4 +1,4 @@
-"""The recent past: a bounded record of changes, from which watches catch up.
+"""The recent past: a bounded record of changes, from which watches catch up. Pure.
 
 Changes are kept as JSON text, which is an order of magnitude smaller than decoded objects, and
 decoded again when a watch asks for them.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy.localapi.errors import ApiError, bad_request
-from kubeletpy.localapi.validation import formats
+from kubeletpy.localapi.schema import formats
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
 """A symbol or a word, and the blanks before it; at each place there is one way to match."""

@@ -1,1 +1,4 @@
-"""What the API refuses, in its own words: one module per subject, no state and no I/O."""
+"""What the API refuses, in its own words: one module per subject.
+
+Pure: so is every module here.
+"""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi.schema import quantities
-from kubeletpy.localapi.validation import formats
+from kubeletpy.localapi.schema import formats, quantities
 from kubeletpy.pods.resources import COMPUTE
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubeletpy.localapi.validation import amounts, env, formats, handlers, security, volumes
+from kubeletpy.localapi.schema import formats
+from kubeletpy.localapi.validation import amounts, env, handlers, security, volumes
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

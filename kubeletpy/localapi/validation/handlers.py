@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi.validation import formats
+from kubeletpy.localapi.schema import formats
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kubeletpy.localapi.validation import amounts, formats, handlers, metadata, scheduling
+from kubeletpy.localapi.schema import formats
+from kubeletpy.localapi.validation import amounts, handlers, metadata, scheduling
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

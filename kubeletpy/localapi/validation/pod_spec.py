@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubeletpy.localapi.schema import formats
 from kubeletpy.localapi.validation import (
     amounts,
     containers,
-    formats,
     metadata,
     scheduling,
     security,

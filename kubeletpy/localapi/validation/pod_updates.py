@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.localapi.validation import formats, metadata, pod_resize, pod_spec
+from kubeletpy.localapi.schema import formats
+from kubeletpy.localapi.validation import metadata, pod_resize, pod_spec
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

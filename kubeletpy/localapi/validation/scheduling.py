@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.localapi.validation import formats, metadata
+from kubeletpy.localapi.schema import formats
+from kubeletpy.localapi.validation import metadata
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

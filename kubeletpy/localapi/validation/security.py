@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kubeletpy.localapi.validation import formats
+from kubeletpy.localapi.schema import formats
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.localapi.validation import amounts, env, formats
+from kubeletpy.localapi.schema import formats
+from kubeletpy.localapi.validation import amounts, env
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON

@@ -1,0 +1,4 @@
+"""What to do about a pod, and why.
+
+Pure: so is every module here.
+"""

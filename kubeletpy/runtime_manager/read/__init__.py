@@ -1,0 +1,1 @@
+"""What the runtime says, as plain data."""

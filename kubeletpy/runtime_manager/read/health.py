@@ -1,4 +1,4 @@
-"""What the runtime says of itself, as node conditions and the sync loop need it.
+"""What the runtime says of itself, as node conditions and the sync loop need it. Pure.
 
 Source: docs/reference/behaviour.md, o4; CRI RuntimeCondition. Must never raise for an answer.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.protocol import RuntimeHealth
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 
 RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"

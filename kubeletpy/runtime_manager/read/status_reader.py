@@ -1,4 +1,4 @@
-"""From the runtime's answers to a PodRuntimeStatus: the pure conversion.
+"""From the runtime's answers to a PodRuntimeStatus. Pure.
 
 A runtime may say anything: records without an id or a name are left out, doubled ids count once,
 absurd times count as unknown, foreign records are not the pod's. Must never ask the runtime or read

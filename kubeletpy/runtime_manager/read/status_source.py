@@ -16,6 +16,7 @@ from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels
+from kubeletpy.runtime_manager.protocol import PLAUSIBLE_EVENT_AGE, PLAUSIBLE_EVENT_LEAD
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
     ReadContainer,
@@ -34,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT_READS = 16
 """Status calls under way at once, for the whole node."""
-PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
-PLAUSIBLE_EVENT_LEAD = 60 * 10**9
-"""Nanoseconds that an event's time may lie behind or ahead of ours; beyond, it is nonsense."""
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.certificates import request
 from kubeletpy.host import signing, x509
-from kubeletpy.host.pki import KeyPair
+from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.private_files import write_private
 from tests.integration.certificates.joining import JoiningNode
 from tests.integration.node.pods import container, pod

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kubeletpy.api.types import JSON
 from kubeletpy.host import signing, x509
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 
 CLIENT_USAGES = ("digital signature", "client auth")
 

@@ -13,7 +13,8 @@ import pytest
 from kubeletpy.certificates import store as store_module
 from kubeletpy.certificates.store import KEPT, CertificateStore
 from kubeletpy.host import x509
-from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
 
 from .signer import Signer
 

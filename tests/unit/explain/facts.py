@@ -10,8 +10,8 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import LastStep
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import Stage, Work, WorkerRecord
+from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import Name, Step
-from kubeletpy.trace.spans import PodTrace, Span
 from tests.unit.podworkers.builders import make_pod
 
 NOW = 1_700_000_100.0

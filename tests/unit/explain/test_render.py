@@ -20,8 +20,8 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.trace.model import Chapter, PodTrace, Span
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.trace.spans import Chapter, PodTrace, Span
 from tests.unit.explain.facts import NOW, OFFSET, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
 

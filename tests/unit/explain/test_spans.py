@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from kubeletpy.trace.model import MAX_LATER, MAX_OPEN, MAX_START, Chapter
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.trace.spans import MAX_LATER, MAX_OPEN, MAX_START, Chapter, Traces, phase
+from kubeletpy.trace.spans import Traces, phase
 from tests.virtual_time import on_virtual_time
 
 

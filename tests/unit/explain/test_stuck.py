@@ -11,7 +11,7 @@ from kubeletpy.api import types as api
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.stuck import AGAIN_S, REASON, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.status.entry import WriteProblem
+from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import NOW, doing, facts, failed
 from tests.unit.explain.test_verdict import DELETED, HELD

@@ -14,7 +14,7 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.status.entry import WriteProblem
+from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.names import Call, Step
 from tests.unit.explain.facts import (
     NOW,

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from kubeletpy.host import signing
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

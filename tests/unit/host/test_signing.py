@@ -8,7 +8,8 @@ import pytest
 from cryptography import x509 as library
 
 from kubeletpy.host import signing, x509
-from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
 
 SERVER = Names("n", (), ("node-1",), ("127.0.0.1",))
 

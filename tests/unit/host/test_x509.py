@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy.host import signing, x509
-from kubeletpy.host.pki import CertificateError, KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
 from tests.unit.host.requests import HIDDEN, NODE, request
 
 SERVER = Names("system:node:n", ("system:nodes",), ("n", "n.example"), ("10.0.0.1", "fd00::1"))

@@ -14,7 +14,8 @@ import pytest
 from aiohttp import web
 
 from kubeletpy.host import signing
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.errors import Unavailable

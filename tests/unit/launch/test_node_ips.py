@@ -10,7 +10,7 @@ from kubeletpy.config import NodeFlags
 from kubeletpy.launch import node
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.node import find_node_ips
-from kubeletpy.node.facts import read_machine_facts
+from kubeletpy.node.machine import read_machine_facts
 
 ROUTES = {4: "192.0.2.7", 6: "2001:db8::7"}
 

@@ -15,6 +15,7 @@ from kubeletpy.localapi.errors import ApiError
 from kubeletpy.localapi.http import bodies
 from kubeletpy.localapi.registry.registry import Registry
 from kubeletpy.localapi.requests import ADMIN, WriteOptions
+from kubeletpy.localapi.schema.bounds import MAX_VALUES
 from kubeletpy.localapi.storage import store
 from tests.unit.localapi.helpers import make_registry, pod, refusal
 
@@ -149,7 +150,7 @@ def test_many_conflicts_are_counted(registry: Registry) -> None:
 
 
 async def test_a_body_of_too_many_values() -> None:
-    for count, refused in ((bodies.MAX_VALUES - 1, False), (bodies.MAX_VALUES, True)):
+    for count, refused in ((MAX_VALUES - 1, False), (MAX_VALUES, True)):
         body = json.dumps({"a": [1] * count}).encode()
         if refused:
             with pytest.raises(ApiError) as caught:

@@ -10,7 +10,8 @@ import pytest
 from kubeletpy.api.quantity import spelled, value
 from kubeletpy.node import build
 from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
-from kubeletpy.node.facts import MachineFacts, read_machine_facts
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.node.status_events import condition_events

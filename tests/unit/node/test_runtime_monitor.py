@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S
 from kubeletpy.node.runtime_monitor import ANSWER_WITHIN_S, PERIOD_S, RuntimeMonitor
-from kubeletpy.runtime_manager.protocol import RuntimeHealth
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from tests.virtual_time import on_virtual_time
 
 READY_WITHIN_S = 15.0

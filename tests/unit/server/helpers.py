@@ -13,7 +13,8 @@ import aiohttp
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import SystemClock
 from kubeletpy.host import signing
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod

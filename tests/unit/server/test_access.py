@@ -12,7 +12,8 @@ import pytest
 
 from kubeletpy.clock import SystemClock
 from kubeletpy.host import signing
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.access import AccessSettings
 from kubeletpy.server.build import Ports, ServerError, ServerSettings

@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from kubeletpy.localapi import resources
+from kubeletpy.localapi.data import load_json
 from kubeletpy.localapi.discovery import groups as discovery
 from kubeletpy.localapi.discovery import openapi
 from kubeletpy.localapi.schema import definitions
@@ -61,7 +62,7 @@ POD_PATH = "/api/v1/namespaces/{namespace}/pods/{name}"
 
 def document_class() -> Any:
     """openapi.v2.Document by protobuf itself, from the table of fields."""
-    table = definitions.load_json("openapi-v2-document.json")
+    table = load_json("openapi-v2-document.json")
     assert AnyMessage.DESCRIPTOR.full_name == "google.protobuf.Any"
     kinds = {
         "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,

@@ -17,7 +17,8 @@ from kubeletpy.api.types import JSON
 from kubeletpy.certificates import request
 from kubeletpy.clock import SystemClock
 from kubeletpy.host import signing, x509
-from kubeletpy.host.pki import KeyPair, Names
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.localapi.auth import bootstrap_tokens, client_certificates
 from kubeletpy.localapi.controllers import csr_controller
 from kubeletpy.localapi.controllers.csr_controller import CertificateController

@@ -1,0 +1,107 @@
+"""Read the facts of this machine once, from the kernel's files, and its addresses. Blocking.
+
+The edge: decides nothing. A fact that cannot be read is empty or 0, never an error: a node with an
+unknown boot id still runs pods.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from pathlib import Path
+
+from kubeletpy.host.kernel_text import lines, number
+from kubeletpy.node.facts import MachineFacts
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _os_image() -> str:
+    for line in lines(_read("/etc/os-release")):
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            return value.strip().strip('"')
+    return "Linux"
+
+
+def _meminfo() -> dict[str, int]:
+    sizes = {}
+    for line in lines(_read("/proc/meminfo")):
+        key, _, rest = line.partition(":")
+        size = number(rest.removesuffix("kB")) if rest.endswith(" kB") else None
+        if size is not None:
+            sizes[key] = size * 1024
+    return sizes
+
+
+def _storage(directory: Path) -> int:
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    try:
+        sizes = os.statvfs(directory)
+    except OSError:
+        return 0
+    return sizes.f_frsize * sizes.f_blocks
+
+
+def read_machine_facts(root_dir: Path) -> MachineFacts:
+    """Read the facts; blocks for some file reads, all from the kernel's own file systems."""
+    memory = _meminfo()
+    machine = platform.machine()
+    machine_id = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id")
+    return MachineFacts(
+        hostname=socket.gethostname(),
+        architecture=ARCHITECTURES.get(machine, machine),
+        kernel_version=platform.release(),
+        os_image=_os_image(),
+        machine_id=machine_id,
+        system_uuid=_read("/sys/class/dmi/id/product_uuid") or machine_id,
+        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        cpu_count=os.cpu_count() or 1,
+        memory_bytes=memory.get("MemTotal", 0),
+        swap_bytes=memory.get("SwapTotal", 0),
+        root_storage_bytes=_storage(root_dir),
+        huge_pages=_huge_pages(),
+    )
+
+
+def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
+    found = {}
+    for entry in Path(directory).glob("hugepages-*kB/nr_hugepages"):
+        size = number(entry.parent.name.removeprefix("hugepages-").removesuffix("kB"))
+        pages = number(_read(str(entry)))
+        if size is not None and pages is not None:
+            found[size * 1024] = size * 1024 * pages
+    return found
+
+
+def default_route_ip(version: int = 4) -> str:
+    """The address this machine would send from (no packet is sent); empty without a route.
+
+    ``version`` is 4 or 6: of IP.
+    """
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    far = "192.0.2.1" if version == 4 else "2001:db8::1"  # for documentation: nobody's
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def resolve(name: str) -> list[str]:
+    """Addresses of a host name, none when it has none; may block on DNS."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -1,0 +1,19 @@
+"""What the runtime says of itself.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeHealth:
+    """What the runtime says of itself (CRI Status), or why it could not be asked."""
+
+    runtime_ready: bool
+    network_ready: bool
+    message: str = ""
+    """Why it is not ready; empty when it is."""
+    network_message: str = ""
