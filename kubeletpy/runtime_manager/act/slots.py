@@ -14,7 +14,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 
 from kubeletpy.trace.names import Call
@@ -147,6 +147,11 @@ class StopSlots(Slots):
         """``limit``: at least 1."""
         super().__init__(limit, Call.STOP_PLACE, HANDOVER_S)
         self._hurry = False
+
+    def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
+        """A place to end one thing of a kind in; containers wait for theirs only so long."""
+        patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
+        return self.hold(kind, STOP_AT_MOST_S[kind], patience)
 
     def hurry(self, on: bool) -> None:
         """While the machine goes down nobody waits: what is late then gets no grace."""

@@ -1,0 +1,138 @@
+"""Stop one container: its preStop hook, its turn, StopContainer, within one grace period.
+
+Source: docs/reference/behaviour.md, n2, n3. Must never remove anything: dead records are needed for
+the truth about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
+from kubeletpy.pods.pod import ContainerKind, Pod, field_path
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.runtime_manager.act.pre_stop import PreStopRun
+from kubeletpy.runtime_manager.act.slots import StopKind
+from kubeletpy.runtime_manager.act.stop_order import StopOrder
+from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.plan import grace as graces
+from kubeletpy.runtime_manager.plan.actions import KillReason
+from kubeletpy.trace.names import Call
+from kubeletpy.trace.spans import phase
+
+logger = logging.getLogger(__name__)
+
+KILL_CONTAINER_ERROR = "KillContainerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A container to stop, and all that its stop needs to know."""
+
+    pod_uid: str
+    id: str
+    name: str
+    grace: int
+    reference: api.ObjectReference
+    pod: Pod | None = None
+    pre_stop: api.LifecycleHandler | None = None
+
+
+def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) -> Victim:
+    """What the stop of a container has to know, from its pod."""
+    found = pod.find_container(name)
+    kind, container = found if found is not None else (ContainerKind.REGULAR, None)
+    lifecycle = (container or {}).get("lifecycle") or {}
+    return Victim(
+        pod.uid,
+        container_id,
+        name,
+        graces.container_grace(pod, container, reason),
+        pod_reference(pod, field_path(kind, name)),
+        pod,
+        lifecycle.get("preStop"),
+    )
+
+
+class ContainerStopper:
+    """Stops containers."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def stop(
+        self,
+        victim: Victim,
+        message: str,
+        override: int | None = None,
+        order: StopOrder | None = None,
+    ) -> StartError | None:
+        """Stop one container; None: it has stopped.
+
+        ``override``, in seconds, replaces its grace period; with ``order`` it waits for its turn.
+        """
+        self._tools.recorder.event(victim.reference, NORMAL, "Killing", message)
+        grace = victim.grace if override is None else override
+        if not victim.pre_stop or grace <= 0:
+            return await self._end(victim, grace, order)
+        pre_stop = self._tools.seams.hooks.pre_stop(
+            victim.pod, victim.name, victim.id, victim.pre_stop
+        )
+        hook = PreStopRun(pre_stop, victim.name, victim.id)
+        try:
+            took = await self._pre_stop(victim, hook, grace)
+            error = await self._end(victim, graces.remaining(grace, took), order)
+            if hook.failed_late():
+                self._hook_failed(victim)
+            return error
+        finally:
+            hook.give_up()
+
+    async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
+        """Stop it when its turn has come, with what is left of its grace period."""
+        if order is not None and grace > 0:
+            with phase(Call.STOP_ORDER, victim.name, limit=grace):
+                waited = await order.wait_for_turn(victim.name, grace)
+            grace = graces.remaining(grace, waited)
+        timeout = max(grace, graces.MINIMUM)
+        try:
+            async with self._tools.stop_slots.place(StopKind.CONTAINER):
+                with phase(Call.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
+                    await self._tools.mutations.interruptible(
+                        victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
+                    )
+        except NotFound:
+            logger.debug("container was gone already", extra={"container_id": victim.id})
+        except CRIError as error:
+            logger.warning(
+                "container could not be stopped",
+                extra={"container_id": victim.id, "container": victim.name, "error": str(error)},
+            )
+            return StartError(KILL_CONTAINER_ERROR, str(error))
+        if order is not None:
+            order.ended(victim.name)
+        return None
+
+    async def _pre_stop(self, victim: Victim, hook: PreStopRun, grace: float) -> float:
+        """Wait for the hook for at most the grace period; the seconds it took."""
+        started = asyncio.get_running_loop().time()
+        try:
+            return await hook.wait(grace)
+        except HookFailed as error:
+            # Its text may hold what the pod's owner would not publish: it stays in the log.
+            logger.info(
+                "preStop hook failed",
+                extra={"container": victim.name, "error": str(error)},
+            )
+            self._hook_failed(victim)
+        return asyncio.get_running_loop().time() - started
+
+    def _hook_failed(self, victim: Victim) -> None:
+        self._tools.recorder.event(
+            victim.reference, WARNING, "FailedPreStopHook", "PreStopHook failed"
+        )
