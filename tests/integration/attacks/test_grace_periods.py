@@ -23,7 +23,7 @@ def test_a_pod_with_all_the_time_in_the_world_is_restarted_and_deleted(
     node2.wait_pod(
         namespace,
         "p",
-        lambda found: container_status(found)["restartCount"] > 0,
+        lambda found: container_status(found).get("restartCount", 0) > 0,
         "a restart after the liveness probe failed",
     )
     node2.kubectl("delete", "pod", "p", f"--grace-period={HUGE}", "--wait=false", "-n", namespace)
