@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from kubeletpy.localapi.api import LocalApi
+from kubeletpy_up.api import LocalApi
 
 READY = "ready"
 

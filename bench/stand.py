@@ -228,7 +228,7 @@ def _write_config(stand: Stand, more: JSON) -> None:
 
 
 def _environment() -> dict[str, str]:
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(_ROOT), str(_ROOT / "up"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-DATA = ROOT / "kubeletpy" / "localapi" / "data"
+DATA = ROOT / "up" / "kubeletpy_up" / "data"
 FILES = (
     "api-resources.json",
     "api-schema.json",

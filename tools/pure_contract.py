@@ -122,12 +122,12 @@ def _with_packages(module: str) -> Iterator[str]:
     return (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 
-def outside_faults(source: Source, root: str, libraries: Collection[str]) -> list[str]:
+def outside_faults(source: Source, roots: Collection[str], libraries: Collection[str]) -> list[str]:
     """What a module does, or imports from elsewhere, that no pure module does."""
     strangers = (
         f"imports {name} (l. {line})"
         for name, line in source.imports.items()
-        if not _below(name, (root,)) and not _below(name, libraries)
+        if not _below(name, roots) and not _below(name, libraries)
     )
     return [*source.faults, *strangers]
 
@@ -161,13 +161,13 @@ class PureContract(Contract):
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Compare what modules say with what they do."""
-        root = self.session_options["root_packages"][0]
+        roots: list[str] = self.session_options["root_packages"]
         libraries: set[str] = set(self.libraries)  # type: ignore[call-overload]
         data = {module.name for module in self.data}  # type: ignore[attr-defined]
-        modules = {m for m in graph.modules if _below(m, (root,))}
-        sources = {m: read_source(_path(root, m).read_text()) for m in modules}
+        modules = {m for m in graph.modules if _below(m, roots)}
+        sources = {m: read_source(_path(m).read_text()) for m in modules}
         imported = {m: graph.find_modules_directly_imported_by(m) & modules for m in modules}
-        faults = {m: outside_faults(sources[m], root, libraries) for m in modules}
+        faults = {m: outside_faults(sources[m], roots, libraries) for m in modules}
         pure = declared(sources)
         broken = [(m, fault) for m in sorted(pure) for fault in faults[m]]
         broken += [
@@ -193,9 +193,10 @@ class PureContract(Contract):
             output.print_error(f"- {module} {fault}", bold=False)
 
 
-def _path(root: str, module: str) -> Path:
+def _path(module: str) -> Path:
     """The file of a module, which is not imported: only its root package is."""
+    root, *below = module.split(".")
     found = importlib.util.find_spec(root)
     assert found is not None and found.origin is not None, root
-    path = Path(found.origin).parent.joinpath(*module.split(".")[1:])
+    path = Path(found.origin).parent.joinpath(*below)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

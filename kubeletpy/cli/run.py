@@ -76,7 +76,7 @@ def run(loaded: config.LoadedConfig, agent: Agent) -> int:
     return 0
 
 
-def fail(error: Exception) -> int:
+def fail(error: Exception | str) -> int:
     """Print what a user has to put right; gives the exit code."""
     print(f"kubeletpy: {error}", file=sys.stderr)
     return 1

@@ -1,13 +1,15 @@
 """``kubeletpy up``: a node with its own embedded Kubernetes API, on one machine.
 
 Starts the API, then the same agent that ``run`` starts, joined to it with a node's identity. What
-it keeps is below the state directory; a second start goes on where the first one stopped.
+it keeps is below the state directory; a second start goes on where the first one stopped. The API
+is a distribution of its own, ``kubeletpy[up]``: nothing else in this package knows it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import socket
 import sys
 import time
@@ -20,10 +22,11 @@ from kubeletpy import config
 from kubeletpy.cli import run
 
 if TYPE_CHECKING:
-    from kubeletpy.localapi.api import Endpoint, LocalApi
+    from kubeletpy_up.api import Endpoint, LocalApi
 
 DEFAULT_STATE = "/var/lib/kubeletpy/node"
 DEFAULT_KUBELET_PORT = 10250
+NOT_INSTALLED = "the embedded API is not installed: pip install 'kubeletpy[up]'"
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 
@@ -31,6 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run with a command line; gives the exit code."""
     begun = time.monotonic()
     given = parser().parse_args(arguments)
+    if importlib.util.find_spec("kubeletpy_up") is None:
+        return run.fail(NOT_INSTALLED)
     try:
         loaded = load(given)
     except config.ConfigError as error:
@@ -147,7 +152,7 @@ async def up(
 ) -> None:
     """Serve the API and run the agent until cancelled."""
     from kubeletpy.launch import make_agent
-    from kubeletpy.localapi.api import LocalApi
+    from kubeletpy_up.api import LocalApi
 
     state: Path = given.state_dir
     local = LocalApi(state / "api", node_name, port=given.port, service_account_volumes=True)
@@ -180,8 +185,8 @@ async def up(
 async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which says what to do."""
     from kubeletpy.launch import LaunchError
-    from kubeletpy.localapi.pki.certificates import CertificateError
-    from kubeletpy.localapi.storage.store import StoreError
+    from kubeletpy_up.pki.certificates import CertificateError
+    from kubeletpy_up.storage.store import StoreError
 
     try:
         return await local.start()

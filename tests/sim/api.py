@@ -26,11 +26,11 @@ from kubeletpy.kubeapi.protocol import (
     Resource,
     WatchEvent,
 )
-from kubeletpy.localapi import errors as refusals
-from kubeletpy.localapi.registry.reading import ListOptions
-from kubeletpy.localapi.registry.registry import Registry
-from kubeletpy.localapi.requests import DeleteOptions, WriteOptions, node_caller
-from kubeletpy.localapi.storage.watch import Subscription
+from kubeletpy_up import errors as refusals
+from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import DeleteOptions, WriteOptions, node_caller
+from kubeletpy_up.storage.watch import Subscription
 from tests.sim.client import Step
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.history import History

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.storage.history import Change
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy_up.storage.history import Change
 from tests.sim import scripts
 from tests.sim.history import History
 from tests.sim.records import Container, Sandbox

@@ -16,7 +16,7 @@ from kubeletpy.certificates.store import KEPT, CertificateStore
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.localapi.controllers.csr_controller import CertificateController
+from kubeletpy_up.controllers.csr_controller import CertificateController
 from tests.sim.api import NODE
 from tests.sim.faults import FaultRates
 from tests.sim.loop import run

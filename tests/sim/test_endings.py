@@ -15,10 +15,10 @@ import pytest
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.requests import ADMIN
 from kubeletpy.parts import AgentParts
 from kubeletpy.shutdown.logind import SystemLogind
 from kubeletpy.shutdown.plan import CRITICAL_PRIORITY, Period
+from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.invariants import entries
 from tests.sim.loop import run

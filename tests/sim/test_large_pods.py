@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.requests import ADMIN
+from kubeletpy_up.requests import ADMIN
 from tests.sim.api import NODE
 from tests.sim.loop import run
 from tests.sim.slow_callbacks import slow_callbacks, slowness

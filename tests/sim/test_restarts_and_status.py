@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.requests import ADMIN
+from kubeletpy_up.requests import ADMIN
 from tests.sim.invariants import entries
 from tests.sim.scripts import SLOW
 from tests.sim.test_probes_and_hooks import ExecWorld, asks, live

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.requests import ADMIN
+from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.api import NODE
 from tests.sim.invariants import entries

@@ -10,10 +10,10 @@ from typing import Any
 
 from kubeletpy.api.quantity import milli_value
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.registry.registry import Registry
-from kubeletpy.localapi.requests import ADMIN, DeleteOptions
 from kubeletpy.pods.pod import CONFIG_MIRROR
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import ADMIN, DeleteOptions
 from tests.sim import scripts
 from tests.sim.api import NODE
 from tests.sim.convergence import TOO_BIG

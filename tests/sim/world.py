@@ -10,14 +10,14 @@ from typing import cast
 
 from kubeletpy.agent import Agent
 from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.localapi.registry.registry import Registry
-from kubeletpy.localapi.storage.store import Store
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.parts import AgentParts, StaticPods
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.volumes.build import PodSurroundings
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.storage.store import Store
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
 from tests.sim.client import Connection, RuntimeClient

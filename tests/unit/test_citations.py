@@ -9,7 +9,7 @@ import pytest
 from tools.rulebook import tables
 from tools.rulebook.citations import Citation, citations
 
-FOLDERS = ("kubeletpy", "tests", "bench", "tools", "docs")
+FOLDERS = ("kubeletpy", "up", "tests", "bench", "tools", "docs")
 OWN = (
     "tests/unit/test_citations.py",
     "tests/unit/test_differences.py",

@@ -60,7 +60,7 @@ def test_a_module_without_a_docstring_declares_nothing() -> None:
 )
 def test_what_no_pure_module_does(text: str, fault: str | None) -> None:
     libraries = {"json", "urllib.parse", "os.fsdecode"}
-    found = outside_faults(read_source(text), "kubeletpy", libraries)
+    found = outside_faults(read_source(text), ["kubeletpy"], libraries)
     assert found == ([] if fault is None else [fault])
 
 

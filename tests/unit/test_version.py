@@ -7,15 +7,22 @@ import tomllib
 from pathlib import Path
 
 import kubeletpy
+import kubeletpy_up
 from kubeletpy.version import KUBERNETES, KUBERNETES_MINOR, VERSION
 from tools.rulebook import tables
 
 PACKAGE = Path(kubeletpy.__file__).parent
+EMBEDDED = Path(kubeletpy_up.__file__).parent
 
 
-def test_pyproject_says_the_same() -> None:
-    text = (PACKAGE.parent / "pyproject.toml").read_text()
-    assert tomllib.loads(text)["project"]["version"] == VERSION
+def test_both_distributions_say_the_same() -> None:
+    agent, embedded = (
+        tomllib.loads((tables.ROOT / folder / "pyproject.toml").read_text())["project"]
+        for folder in (".", "up")
+    )
+    assert agent["version"] == embedded["version"] == VERSION
+    assert f"kubeletpy=={VERSION}" in embedded["dependencies"]
+    assert agent["optional-dependencies"]["up"] == [f"kubeletpy-up=={VERSION}"]
 
 
 def test_the_tables_are_of_this_kubernetes() -> None:
@@ -39,9 +46,10 @@ def literals(source: str) -> list[str]:
 
 def test_no_other_module_says_which_kubernetes_this_is() -> None:
     saying = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
+        path.relative_to(package.parent).as_posix()
+        for package in (PACKAGE, EMBEDDED)
+        for path in package.rglob("*.py")
         if KUBERNETES_MINOR in (text := path.read_text())
         if any(KUBERNETES_MINOR in each for each in literals(text))
     }
-    assert saying == {"version.py"}
+    assert saying == {"kubeletpy/version.py"}

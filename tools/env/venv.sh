@@ -22,8 +22,8 @@ apt_install() {
     quietly "$log" apt-get install --yes --no-install-recommends "$@"
 }
 
-# python_environment CHECKOUT EXTRA TITLE: make CHECKOUT/.venv hold the project with an extra
-# ("" or "dev"); fast when it does already. Safe to run several times at once.
+# python_environment CHECKOUT EXTRA TITLE: make CHECKOUT/.venv hold the project and its embedded
+# API, with an extra ("" or "dev"); fast when it does already. Safe to run several times at once.
 python_environment() {
     local checkout="$1" extra="$2" title="$3"
     local venv="$checkout/.venv" log="$checkout/.cache/install.log"
@@ -39,7 +39,7 @@ python_environment() {
             exit 1
         fi
         stamp="$venv/installed${extra:+-$extra}"
-        wanted=$(sha256sum <"$checkout/pyproject.toml")
+        wanted=$(cat "$checkout/pyproject.toml" "$checkout/up/pyproject.toml" | sha256sum)
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
             [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && exit 0
         : >"$log"
@@ -50,7 +50,7 @@ python_environment() {
             quietly "$log" "$python" -m venv --clear "$venv" || exit 1
         fi
         quietly "$log" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-            --editable "$checkout${extra:+[$extra]}" || exit 1
+            --editable "$checkout${extra:+[$extra]}" --editable "$checkout/up" || exit 1
         printf '%s' "$wanted" >"$stamp"
     ) || return 1
     printf "ready (%d s)\n" "$((SECONDS - begin))"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.api import Endpoint, LocalApi
-from kubeletpy.localapi.controllers.csr_controller import LIFETIME_S
-from kubeletpy.localapi.errors import ApiError
-from kubeletpy.localapi.registry.registry import Registry
-from kubeletpy.localapi.requests import ADMIN, DeleteOptions
+from kubeletpy_up.api import Endpoint, LocalApi
+from kubeletpy_up.controllers.csr_controller import LIFETIME_S
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import ADMIN, DeleteOptions
 from tools.env.registry import free_port
 
 T = TypeVar("T")

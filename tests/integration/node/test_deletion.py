@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kubeletpy.localapi.storage.history import Change
+from kubeletpy_up.storage.history import Change
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod
 from tests.integration.node.seen import container_status, running, terminated

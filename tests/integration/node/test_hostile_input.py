@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
-from kubeletpy.localapi.registry.registry import Registry
+from kubeletpy_up.registry.registry import Registry
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, running

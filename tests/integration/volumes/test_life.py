@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.localapi.requests import ADMIN
+from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status

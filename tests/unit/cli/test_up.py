@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,16 @@ def test_flags_that_cannot_be(
 ) -> None:
     assert main(["--state-dir", str(tmp_path / "s"), *arguments]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_without_the_embedded_api(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubeletpy_up", None)  # as if it were not there
+    assert main(["--state-dir", str(tmp_path / "s")]) == 1
+    said = capsys.readouterr().err
+    assert said == "kubeletpy: the embedded API is not installed: pip install 'kubeletpy[up]'\n"
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.server.access import AccessSettings
-from tests.unit.localapi.serving import serving as serving_api
+from tests.unit.kubeletpy_up.serving import serving as serving_api
 from tests.unit.server.helpers import Pki, make_view, serving
 
 ALLOW = AccessSettings(always_allow=True)
@@ -43,7 +43,7 @@ async def test_silent_connections_to_the_node(
 async def test_silent_connections_to_the_embedded_api(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletpy.localapi.http.server.MAX_CONNECTIONS", 40)
+    monkeypatch.setattr("kubeletpy_up.http.server.MAX_CONNECTIONS", 40)
     keys = tmp_path_factory.mktemp("keys")
     async with serving_api(tmp_path, keys) as (_, admin, _node):
         port = int(admin.url.rpartition(":")[2])

@@ -1,0 +1,365 @@
+"""Strict mode, row by row: what a node may ask of a real cluster, and what not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import ADMIN, Caller, DeleteOptions, node_caller
+from tests.unit.kubeletpy_up.helpers import NODE, bound_pod, make_registry, node, pod, refusal
+
+MINE, OTHERS = "mine", "theirs"
+
+
+def chosen(fields: str) -> dict[str, Any]:
+    return {"options": ListOptions(field_selector=fields)}
+
+
+def _world() -> Registry:
+    registry = make_registry()
+    for name in ("n1", "n2"):
+        registry.create(node_caller(name), "nodes", node(name))
+    for name in ("s-env", "s-from", "s-vol", "s-proj", "s-pull", "s-theirs", "s-free"):
+        registry.create(ADMIN, "secrets", {"metadata": {"name": name}}, "default")
+    for name in ("c-env", "c-vol", "c-theirs"):
+        registry.create(ADMIN, "configmaps", {"metadata": {"name": name}}, "default")
+    container = {
+        "name": "c",
+        "image": "b:1",
+        "env": [
+            {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s-env", "key": "k"}}},
+            {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c-env", "key": "k"}}},
+        ],
+        "envFrom": [{"secretRef": {"name": "s-from"}}],
+    }
+    volumes = [
+        {"name": "a", "secret": {"secretName": "s-vol"}},
+        {"name": "b", "configMap": {"name": "c-vol"}},
+        {"name": "p", "projected": {"sources": [{"secret": {"name": "s-proj"}}]}},
+        {"name": "v", "persistentVolumeClaim": {"claimName": "claim"}},
+    ]
+    bound_pod(
+        registry, MINE, "n1", containers=[container], volumes=volumes,
+        imagePullSecrets=[{"name": "s-pull"}],
+    )  # fmt: skip
+    bound_pod(
+        registry, OTHERS, "n2",
+        volumes=[
+            {"name": "a", "secret": {"secretName": "s-theirs"}},
+            {"name": "b", "configMap": {"name": "c-theirs"}},
+        ],
+    )  # fmt: skip
+    claim = {
+        "metadata": {"name": "claim"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": "disk",
+        },
+    }
+    registry.create(ADMIN, "persistentvolumeclaims", claim, "default")
+    for name in ("disk", "other-disk"):
+        volume = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/x"},
+        }
+        registry.create(ADMIN, "persistentvolumes", {"metadata": {"name": name}, "spec": volume})
+    return registry
+
+
+def _allowed(registry: Registry, verb: str, *args: Any, **kwargs: Any) -> bool:
+    try:
+        getattr(registry, verb)(NODE, *args, **kwargs)
+    except ApiError as error:
+        if error.code == 403:
+            assert "forbidden" in error.message
+            return False
+        assert error.code in (400, 404, 409, 422), error.message
+    return True
+
+
+_STATUS = {"status": {"phase": "Running"}}
+_LABELS = {"metadata": {"labels": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "verb", "args", "kwargs"),
+    [
+        # nodes
+        (True, "get", ("nodes", "n1"), {}),
+        (False, "get", ("nodes", "n2"), {}),
+        (True, "list", ("nodes",), chosen("metadata.name=n1")),
+        (True, "watch", ("nodes",), chosen("metadata.name=n1")),
+        (False, "list", ("nodes",), {}),
+        (False, "list", ("nodes",), chosen("metadata.name=n2")),
+        (False, "list", ("nodes",), chosen("metadata.name!=n1")),
+        (False, "delete", ("nodes", "n1"), {}),
+        (False, "delete_collection", ("nodes",), {}),
+        (True, "patch", ("nodes", "n1", _LABELS), {}),
+        (False, "patch", ("nodes", "n2", _LABELS), {}),
+        (True, "patch", ("nodes", "n1", {"status": {"phase": "x"}}), {"subresource": "status"}),
+        (False, "patch", ("nodes", "n2", {"status": {}}), {"subresource": "status"}),
+        # pods
+        (True, "list", ("pods",), chosen("spec.nodeName=n1")),
+        (True, "watch", ("pods",), chosen("spec.nodeName=n1")),
+        (False, "list", ("pods",), {}),
+        (False, "watch", ("pods", "default"), {}),
+        (False, "list", ("pods",), chosen("spec.nodeName=n2")),
+        (False, "list", ("pods",), chosen("spec.nodeName!=n1")),
+        (True, "get", ("pods", MINE, "default"), {}),
+        (False, "get", ("pods", OTHERS, "default"), {}),
+        (False, "get", ("pods", "gone", "default"), {}),
+        (True, "patch", ("pods", MINE, _STATUS, "default"), {"subresource": "status"}),
+        (False, "patch", ("pods", OTHERS, _STATUS, "default"), {"subresource": "status"}),
+        (False, "patch", ("pods", MINE, _LABELS, "default"), {"subresource": "status"}),
+        (True, "patch", ("pods", "gone", _STATUS, "default"), {"subresource": "status"}),
+        (False, "patch", ("pods", MINE, _LABELS, "default"), {}),
+        (False, "get", ("pods", MINE, "default"), {"subresource": "status"}),
+        (True, "delete", ("pods", MINE, "default"), {}),
+        (False, "delete", ("pods", OTHERS, "default"), {}),
+        (False, "delete_collection", ("pods", "default"), {}),
+        (True, "create", ("pods", {}, "default"), {"name": MINE, "subresource": "eviction"}),
+        (False, "create", ("pods", {}, "default"), {"name": OTHERS, "subresource": "eviction"}),
+        (False, "create", ("pods", {}, "default"), {"name": MINE, "subresource": "binding"}),
+        (False, "patch", ("pods", MINE, {}, "default"), {"subresource": "resize"}),
+        # secrets and configmaps
+        *(
+            (True, "get", ("secrets", f"s-{how}", "default"), {})
+            for how in ("env", "from", "vol", "proj", "pull")
+        ),
+        (True, "get", ("configmaps", "c-env", "default"), {}),
+        (True, "get", ("configmaps", "c-vol", "default"), {}),
+        (False, "get", ("secrets", "s-theirs", "default"), {}),
+        (False, "get", ("secrets", "s-free", "default"), {}),
+        (False, "get", ("secrets", "s-env", "kube-system"), {}),
+        (False, "get", ("configmaps", "c-theirs", "default"), {}),
+        (True, "watch", ("secrets", "default"), chosen("metadata.name=s-env")),
+        (True, "list", ("configmaps", "default"), chosen("metadata.name=c-env")),
+        (False, "list", ("secrets", "default"), chosen("metadata.name=s-free")),
+        (False, "list", ("secrets", "default"), {}),
+        (False, "watch", ("configmaps",), {}),
+        (False, "create", ("secrets", {"metadata": {"name": "x"}}, "default"), {}),
+        (False, "patch", ("configmaps", "c-env", {"data": {}}, "default"), {}),
+        (False, "delete", ("secrets", "s-env", "default"), {}),
+        # volumes
+        (True, "get", ("persistentvolumeclaims", "claim", "default"), {}),
+        (False, "get", ("persistentvolumeclaims", "other", "default"), {}),
+        (False, "list", ("persistentvolumeclaims", "default"), {}),
+        (True, "get", ("persistentvolumes", "disk"), {}),
+        (False, "get", ("persistentvolumes", "other-disk"), {}),
+        # leases
+        (True, "get", ("leases", "n1", "kube-node-lease"), {}),
+        (True, "create", ("leases", {"metadata": {"name": "n1"}}, "kube-node-lease"), {}),
+        (True, "update", ("leases", {"metadata": {"name": "n1"}}, "kube-node-lease"), {}),
+        (False, "get", ("leases", "n2", "kube-node-lease"), {}),
+        (False, "create", ("leases", {"metadata": {"name": "n2"}}, "kube-node-lease"), {}),
+        (False, "get", ("leases", "n1", "default"), {}),
+        (False, "list", ("leases", "kube-node-lease"), {}),
+        # readable by every node
+        *((True, "list", (plural,), {}) for plural in ("services", "runtimeclasses", "csidrivers")),
+        (True, "watch", ("services",), {}),
+        (True, "get", ("runtimeclasses", "x"), {}),
+        (False, "create", ("services", {"metadata": {"name": "x"}}, "default"), {}),
+        # events and reviews
+        (True, "create", ("events", {"metadata": {"name": "e"}}, "default"), {}),
+        (True, "patch", ("events", "e", {}, "default"), {}),
+        (False, "get", ("events", "e", "default"), {}),
+        (False, "list", ("events",), {}),
+        (True, "create", ("tokenreviews", {"spec": {"token": "x"}}), {}),
+        (True, "create", ("subjectaccessreviews", {"spec": {"user": "x"}}), {}),
+        (True, "create", ("selfsubjectreviews", {}), {}),
+        (True, "list", ("certificatesigningrequests",), {}),
+        (False, "delete", ("certificatesigningrequests", "x"), {}),
+        # the rest
+        (False, "list", ("namespaces",), {}),
+        (True, "get", ("serviceaccounts", "default", "default"), {}),
+        (False, "get", ("serviceaccounts", "default", "kube-system"), {}),
+        (False, "get", ("serviceaccounts", "other", "default"), {}),
+        (False, "list", ("serviceaccounts", "default"), {}),
+        (False, "list", ("priorityclasses",), {}),
+    ],
+)
+def test_the_node_authorizer(
+    allowed: bool, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    registry = _world()
+    assert _allowed(registry, verb, *args, **kwargs) is allowed
+    if not allowed:
+        registry.strict = False
+        assert _allowed(registry, verb, *args, **kwargs), "strict mode is what refused it"
+
+
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [
+        ({"metadata": {"labels": {"kubernetes.io/os": "linux"}}}, True),
+        ({"metadata": {"labels": {"example.com/x": "1"}}}, True),
+        ({"metadata": {"labels": {"node.kubernetes.io/x": "1"}}}, True),
+        ({"metadata": {"labels": {"kubelet.kubernetes.io/x": "1"}}}, True),
+        ({"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}, True),
+        ({"metadata": {"labels": {"node-restriction.kubernetes.io/x": "1"}}}, False),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, False),
+        ({"metadata": {"labels": {"kubernetes.io/anything": "1"}}}, False),
+        ({"metadata": {"labels": {"foo.k8s.io/x": "1"}}}, False),
+        ({"metadata": {"annotations": {"x": "1"}}}, True),
+        ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, False),
+        ({"spec": {"unschedulable": True}}, True),
+        (
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}
+                    ]
+                }
+            },
+            False,
+        ),
+    ],
+)
+def test_what_a_node_may_change_of_itself(change: dict[str, Any], allowed: bool) -> None:
+    assert _allowed(_world(), "patch", "nodes", "n1", change) is allowed
+
+
+@pytest.mark.parametrize(
+    ("labels", "name", "allowed"),
+    [
+        ({"kubernetes.io/arch": "amd64"}, "n3", True),
+        ({"node-role.kubernetes.io/x": ""}, "n3", False),
+        ({}, "n4", False),
+    ],
+)
+def test_a_node_registers_itself_only(labels: dict[str, str], name: str, allowed: bool) -> None:
+    registry = _world()
+    made = node(name)
+    made["metadata"]["labels"] = labels
+    if allowed:
+        registry.create(node_caller("n3"), "nodes", made)
+    else:
+        assert refusal(registry.create, node_caller("n3"), "nodes", made).code == 403
+
+
+def _mirror(registry: Registry, **spec: Any) -> dict[str, Any]:
+    own = registry.get(ADMIN, "nodes", "n1")["metadata"]["uid"]
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "uid": own,
+        "controller": True,
+    }
+    made = pod("static-n1", nodeName="n1", **spec)
+    made["metadata"] |= {
+        "annotations": {"kubernetes.io/config.mirror": "hash"},
+        "ownerReferences": [owner],
+    }
+    return made
+
+
+def test_mirror_pods_may_be_made_and_their_references_open_nothing() -> None:
+    registry = _world()
+    registry.create(NODE, "pods", _mirror(registry), "default")
+    stored = registry.find("pods", "default", "static-n1")
+    assert stored is not None
+    assert "serviceAccountName" not in stored["spec"]
+    spec = {**stored["spec"], "volumes": [{"name": "a", "secret": {"secretName": "s-free"}}]}
+    registry.store.put("pods", "default", "static-n1", {**stored, "spec": spec})
+    assert not _allowed(registry, "get", "secrets", "s-free", "default")
+
+
+def _without(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    *parents, last = path.split(".")
+    current: Any = made
+    for part in parents:
+        current = current[int(part)] if isinstance(current, list) else current[part]
+    if value is None:
+        del current[last]
+    else:
+        current[last] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.annotations", None),
+        ("metadata.ownerReferences", None),
+        ("metadata.ownerReferences.0.uid", "another"),
+        ("metadata.ownerReferences.0.name", "n2"),
+        ("metadata.ownerReferences.0.kind", "Pod"),
+        ("metadata.ownerReferences.0.controller", False),
+        ("metadata.ownerReferences.0.blockOwnerDeletion", True),
+        ("spec.nodeName", "n2"),
+        ("spec.serviceAccountName", "default"),
+        ("spec.imagePullSecrets", [{"name": "s-env"}]),
+        ("spec.volumes", [{"name": "v", "secret": {"secretName": "s-env"}}]),
+        ("spec.volumes", [{"name": "v", "configMap": {"name": "c-env"}}]),
+        ("spec.volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]),
+    ],
+)
+def test_no_other_pods_may_be_made(path: str, value: Any) -> None:
+    registry = _world()
+    made = _without(_mirror(registry), path, value)
+    assert refusal(registry.create, NODE, "pods", made, "default").code == 403
+
+
+@pytest.mark.parametrize(
+    ("reference", "allowed"),
+    [
+        ({"kind": "Pod", "name": MINE, "uid": "right"}, True),
+        ({"kind": "Pod", "name": MINE, "uid": "wrong"}, False),
+        ({"kind": "Pod", "name": MINE}, False),
+        ({"kind": "Pod", "name": OTHERS, "uid": "right"}, False),
+        ({"kind": "Pod", "name": "gone", "uid": "right"}, False),
+        ({"kind": "Secret", "name": "s-env"}, False),
+        ({}, False),
+    ],
+)
+def test_tokens_only_for_its_own_pods(reference: dict[str, str], allowed: bool) -> None:
+    registry = _world()
+    if reference.get("uid") == "right":
+        found = registry.find("pods", "default", reference["name"])
+        reference = {**reference, "uid": found["metadata"]["uid"] if found else "x"}
+    request = {"spec": {"audiences": ["a"], "boundObjectRef": reference}}
+    call = ("serviceaccounts", request, "default")
+    assert _allowed(registry, "create", *call, name="default", subresource="token") is allowed
+
+
+def test_service_accounts_may_only_ask_about_themselves() -> None:
+    registry = _world()
+    account = Caller("system:serviceaccount:default:default", ("system:serviceaccounts",))
+    assert refusal(registry.list, account, "pods").code == 403
+    asked = registry.create(account, "selfsubjectreviews", {})
+    assert asked["status"]["userInfo"]["username"] == account.user
+
+
+def test_a_user_that_only_looks_like_a_node_is_none() -> None:
+    fake = Caller("system:node:n1", ("system:authenticated",))
+    assert refusal(_world().get, fake, "nodes", "n1").code == 403
+
+
+def test_the_refusal_reads_like_the_real_one() -> None:
+    error = refusal(_world().get, NODE, "secrets", "s-free", "default")
+    assert error.message == (
+        'secrets "s-free" is forbidden: User "system:node:n1" cannot get resource "secrets" in API '
+        'group "" in the namespace "default": no relationship found between node \'n1\' and this '
+        "object"
+    )
+    assert error.details == {"name": "s-free", "kind": "secrets"}
+
+
+def test_access_reviews_know_the_same_rules() -> None:
+    registry = _world()
+    wanted = {"verb": "get", "resource": "secrets", "namespace": "default", "name": "s-free"}
+    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": wanted}
+    review = registry.create(ADMIN, "subjectaccessreviews", {"spec": spec})
+    assert review["status"]["allowed"] is False
+    registry.delete(ADMIN, "pods", OTHERS, "default", DeleteOptions(grace_period_seconds=0))
+    review = registry.create(
+        ADMIN, "selfsubjectaccessreviews", {"spec": {"resourceAttributes": wanted}}
+    )
+    assert review["status"]["allowed"] is True

@@ -1,0 +1,225 @@
+"""Defaults: the table of the API, row by row."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kubeletpy_up import resources
+from kubeletpy_up.defaults import pods as pod_defaults
+from kubeletpy_up.kinds import pod_admission
+
+
+def resource(name: str) -> resources.ResourceInfo:
+    found = resources.find(name)
+    assert found is not None
+    return found
+
+
+def spec_of(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    given = {"metadata": {"name": "a", **metadata}, "spec": spec}
+    before = copy.deepcopy(given)
+    filled = pod_defaults.apply_defaults(resource("pods"), given)
+    assert given == before, "the input was changed"
+    assert pod_defaults.apply_defaults(resource("pods"), filled) == filled, "not idempotent"
+    found: dict[str, Any] = filled["spec"]
+    return found
+
+
+def container_of(container: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = spec_of({"containers": [container], **spec})["containers"][0]
+    return found
+
+
+def test_pod_level() -> None:
+    spec = spec_of({"containers": [{"name": "c", "image": "i:1"}]})
+    assert spec.pop("tolerations") == [
+        {
+            "key": f"node.kubernetes.io/{what}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }
+        for what in ("not-ready", "unreachable")
+    ]
+    assert spec == {
+        "containers": [
+            {
+                "name": "c",
+                "image": "i:1",
+                "imagePullPolicy": "IfNotPresent",
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+                "resources": {},
+            }
+        ],
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "terminationGracePeriodSeconds": 30,
+        "enableServiceLinks": True,
+        "securityContext": {},
+        "serviceAccountName": "default",
+        "serviceAccount": "default",
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+def test_what_is_given_stays() -> None:
+    given = {"restartPolicy": "Never", "enableServiceLinks": False, "serviceAccount": "x"}
+    given["terminationGracePeriodSeconds"] = 0
+    spec = spec_of({"containers": [], **given})
+    assert {key: spec[key] for key in given} == given
+    assert spec["serviceAccountName"] == "x"
+
+
+def test_mirror_pods_have_no_service_account() -> None:
+    spec = spec_of({"containers": []}, annotations={"kubernetes.io/config.mirror": "x"})
+    assert "serviceAccountName" not in spec
+
+
+def test_a_given_toleration_is_not_doubled() -> None:
+    given = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]
+    keys = [t["key"] for t in spec_of({"containers": [], "tolerations": given})["tolerations"]]
+    assert keys == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("busybox", "Always"),
+        ("busybox:latest", "Always"),
+        ("busybox:1.36", "IfNotPresent"),
+        ("localhost:5000/busybox", "Always"),
+        ("localhost:5000/busybox:1", "IfNotPresent"),
+        ("busybox@sha256:" + "0" * 64, "IfNotPresent"),
+    ],
+)
+def test_pull_policy(image: str, policy: str) -> None:
+    assert container_of({"image": image})["imagePullPolicy"] == policy
+    volumes = [{"name": "v", "image": {"reference": image}}]
+    volume = spec_of({"containers": [], "volumes": volumes})["volumes"][0]
+    assert volume["image"]["pullPolicy"] == policy
+
+
+def test_requests_from_limits() -> None:
+    given = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
+    found = container_of({"resources": given})["resources"]
+    assert found["requests"] == {"cpu": "500m", "memory": "1Gi"}
+
+
+def test_ports() -> None:
+    assert container_of({"ports": [{"containerPort": 80}]})["ports"] == [
+        {"containerPort": 80, "protocol": "TCP"}
+    ]
+    assert container_of({"ports": [{"containerPort": 80}]}, hostNetwork=True)["ports"] == [
+        {"containerPort": 80, "protocol": "TCP", "hostPort": 80}
+    ]
+
+
+def test_probes_and_hooks() -> None:
+    numbers = {"periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1}
+    numbers["failureThreshold"] = 3
+    given = {"livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"grpc": {"port": 1}}}
+    found = container_of(given)
+    assert found["livenessProbe"] == {
+        "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+        **numbers,
+    }
+    assert found["readinessProbe"] == {"grpc": {"port": 1, "service": ""}, **numbers}
+    hook = container_of({"lifecycle": {"preStop": {"httpGet": {"port": 80}}}})["lifecycle"]
+    assert hook == {"preStop": {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}}}
+
+
+def test_env_field_reference() -> None:
+    variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    found = container_of({"env": [variable]})["env"][0]["valueFrom"]["fieldRef"]
+    assert found == {"fieldPath": "metadata.name", "apiVersion": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "filled"),
+    [
+        ({}, {"emptyDir": {}}),
+        ({"configMap": {"name": "x"}}, {"configMap": {"name": "x", "defaultMode": 420}}),
+        ({"secret": {"secretName": "x"}}, {"secret": {"secretName": "x", "defaultMode": 420}}),
+        ({"hostPath": {"path": "/x"}}, {"hostPath": {"path": "/x", "type": ""}}),
+        (
+            {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+            {
+                "projected": {
+                    "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}],
+                    "defaultMode": 420,
+                }
+            },
+        ),
+    ],
+)
+def test_volumes(given: dict[str, Any], filled: dict[str, Any]) -> None:
+    spec = spec_of({"containers": [], "volumes": [{"name": "v", **given}]})
+    assert spec["volumes"] == [{"name": "v", **filled}]
+
+
+def test_other_kinds() -> None:
+    def filled(name: str, obj: dict[str, Any]) -> dict[str, Any]:
+        return pod_defaults.apply_defaults(resource(name), obj)
+
+    namespace = filled("namespaces", {"metadata": {"name": "n"}})
+    assert namespace["metadata"]["labels"] == {"kubernetes.io/metadata.name": "n"}
+    assert namespace["status"] == {"phase": "Active"}
+    secret = filled("secrets", {"stringData": {"a": "b"}, "data": {"c": "YQ=="}})
+    assert secret == {"type": "Opaque", "data": {"a": "Yg==", "c": "YQ=="}}
+    service = filled("services", {"spec": {"ports": [{"port": 80}]}})["spec"]
+    assert service == {
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+    }
+    node = filled("nodes", {"status": {"capacity": {"cpu": "2"}}})
+    assert node["status"]["allocatable"] == {"cpu": "2"}
+
+
+def test_service_account_admission() -> None:
+    base = {"metadata": {}, "spec": {"containers": [{"name": "c"}], "initContainers": [{}]}}
+    account = {"imagePullSecrets": [{"name": "s"}]}
+    spec = pod_admission.with_service_account(base, account, "abcde")["spec"]
+    mount = {
+        "name": "kube-api-access-abcde",
+        "readOnly": True,
+        "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+    }
+    assert spec["containers"][0]["volumeMounts"] == [mount]
+    assert spec["initContainers"][0]["volumeMounts"] == [mount]
+    assert spec["imagePullSecrets"] == [{"name": "s"}]
+    (volume,) = spec["volumes"]
+    kinds = [next(iter(source)) for source in volume["projected"]["sources"]]
+    assert kinds == ["serviceAccountToken", "configMap", "downwardAPI"]
+    off = {"metadata": {}, "spec": {**base["spec"], "automountServiceAccountToken": False}}
+    assert "volumes" not in pod_admission.with_service_account(off, {}, "abcde")["spec"]
+    account_off = {"automountServiceAccountToken": False}
+    assert "volumes" not in pod_admission.with_service_account(base, account_off, "x")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("resources_of", "qos"),
+    [
+        ([{}], "BestEffort"),
+        ([{"requests": {"cpu": "1"}}], "Burstable"),
+        (
+            [{"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1000m", "memory": "1"}}],
+            "Guaranteed",
+        ),
+        (
+            [{"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1", "memory": "1"}}, {}],
+            "Burstable",
+        ),
+    ],
+)
+def test_qos_class(resources_of: list[dict[str, Any]], qos: str) -> None:
+    assert pod_admission.qos_class({"containers": [{"resources": r} for r in resources_of]}) == qos

@@ -1,0 +1,328 @@
+"""The embedded API over real TLS on loopback: negotiation, bodies, streams, identities, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kubeletpy.host import x509
+from kubeletpy_up.api import LocalApi
+from kubeletpy_up.http.server import check_loopback
+from kubeletpy_up.pki import certificates
+from kubeletpy_up.requests import ADMIN
+from kubeletpy_up.storage.watch import Subscription
+from tests.unit.kubeletpy_up.helpers import pod
+from tests.unit.kubeletpy_up.serving import Client, serving
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("pki")
+    certificates.ensure(directory, "node-1")
+    return directory
+
+
+async def test_a_day_in_the_life(tmp_path: Path, pki: Path) -> None:
+    async with serving(tmp_path, pki) as (_, admin, node):
+        status, made, _ = await admin.ask("POST", PODS, pod("a", schedulerName="none"))
+        assert (status, made["kind"]) == (201, "Pod")
+        assert (await admin.ask("GET", PODS + "/a"))[1] == made
+        status, error, _ = await admin.ask("POST", PODS, pod("a"))
+        assert (status, error["reason"]) == (409, "AlreadyExists")
+        merge = "application/merge-patch+json"
+        patch = {"metadata": {"labels": {"x": "y"}}}
+        status, _, _ = await admin.ask("PATCH", PODS + "/a", patch, Content_Type=merge)
+        assert status == 200
+        listed = (await admin.ask("GET", "/api/v1/pods?labelSelector=x%3Dy&limit=5"))[1]
+        assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
+        assert (await node.ask("GET", PODS + "/a"))[0] == 403
+        status, gone, _ = await admin.ask("DELETE", PODS + "/a", {"gracePeriodSeconds": 0})
+        assert (status, gone["metadata"]["name"]) == (200, "a")
+        assert (await admin.ask("GET", PODS + "/a"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("GET", "/nowhere", None, {}, 404, "NotFound"),
+        ("GET", "/api/v1/gadgets", None, {}, 404, "NotFound"),
+        ("GET", "/apis/apps/v1/deployments", None, {}, 404, "NotFound"),
+        ("GET", "/api/v1/pods/a", None, {}, 404, "NotFound"),
+        ("GET", PODS + "/a/b/c/d", None, {}, 404, "NotFound"),
+        ("GET", PODS + "/a/log", None, {}, 404, "NotFound"),
+        ("GET", PODS + "/..%2f..%2fsecrets", None, {}, 404, "NotFound"),
+        ("PUT", PODS, {}, {}, 405, "MethodNotAllowed"),
+        ("POST", PODS + "/a", {}, {}, 405, "MethodNotAllowed"),
+        ("DELETE", PODS + "/a/status", None, {}, 405, "MethodNotAllowed"),
+        ("OPTIONS", PODS, None, {}, 405, "MethodNotAllowed"),
+        ("POST", "/api", {}, {}, 405, "MethodNotAllowed"),
+        ("GET", PODS, None, {"Accept": "text/html"}, 406, "NotAcceptable"),
+        (
+            "GET",
+            PODS,
+            None,
+            {"Accept": "application/vnd.kubernetes.protobuf"},
+            406,
+            "NotAcceptable",
+        ),
+        ("POST", PODS, b"x", {"Content-Type": "text/plain"}, 415, "UnsupportedMediaType"),
+        ("PATCH", PODS + "/a", {}, {}, 415, "UnsupportedMediaType"),
+        ("POST", PODS, b"", {}, 400, "BadRequest"),
+        ("POST", PODS, b"{", {}, 400, "BadRequest"),
+        ("POST", PODS, b"[" * 100_000, {}, 400, "BadRequest"),
+        ("POST", PODS, b'{"metadata":{"name":"a","x":NaN}}', {}, 400, "BadRequest"),
+        ("POST", PODS, b"\xff\xfe", {}, 400, "BadRequest"),
+        ("POST", PODS, b"null", {}, 400, "BadRequest"),
+        (
+            "POST",
+            "/api/v1/namespaces/default/configmaps",
+            b'{"metadata":{"name":"a"},"data":{"a":"\\ud800"}}',
+            {},
+            400,
+            "BadRequest",
+        ),
+        ("POST", PODS, b"x" * (3 << 20) + b"xx", {}, 413, "RequestEntityTooLarge"),
+        ("POST", PODS, b"a: *b", {"Content-Type": "application/yaml"}, 400, "BadRequest"),
+        ("POST", PODS, b"a: [", {"Content-Type": "application/yaml"}, 400, "BadRequest"),
+        ("GET", PODS + "?limit=x", None, {}, 400, "BadRequest"),
+        ("GET", PODS + "?watch=1&timeoutSeconds=-1", None, {}, 400, "BadRequest"),
+        ("GET", PODS + "?watch=1&resourceVersion=abc", None, {}, 400, "BadRequest"),
+        ("POST", PODS + "?dryRun=Some", {}, {}, 400, "BadRequest"),
+        ("POST", PODS + "?fieldValidation=Perhaps", {}, {}, 400, "BadRequest"),
+        ("DELETE", PODS + "/a?gracePeriodSeconds=x", None, {}, 400, "BadRequest"),
+        ("DELETE", PODS + "/a?gracePeriodSeconds=1_0", None, {}, 400, "BadRequest"),
+        ("DELETE", PODS + f"/a?gracePeriodSeconds={2**63}", None, {}, 400, "BadRequest"),
+        ("DELETE", PODS + "/a", [1], {}, 400, "BadRequest"),
+        ("GET", PODS, None, {"Impersonate-User": "root"}, 403, "Forbidden"),
+        ("GET", PODS, None, {"Authorization": "Bearer wrong"}, 401, "Unauthorized"),
+        ("GET", PODS, None, {"Authorization": "Basic YTpi"}, 401, "Unauthorized"),
+        ("GET", "/openapi/v2", None, {"Authorization": ""}, 401, "Unauthorized"),
+    ],
+)
+async def test_whatever_goes_wrong_is_a_status(
+    api: tuple[LocalApi, Client, Client], case: tuple[str, str, Any, dict[str, str], int, str]
+) -> None:
+    _, admin, _ = api
+    method, path, body, headers, code, reason = case
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    status, answer, _ = await admin.ask(method, path, body, **sent)
+    assert (status, answer["kind"], answer["reason"]) == (code, "Status", reason), answer
+    assert answer["code"] == code
+
+
+@pytest.fixture
+async def api(tmp_path: Path, pki: Path) -> AsyncIterator[tuple[LocalApi, Client, Client]]:
+    async with serving(tmp_path, pki) as started:
+        yield started
+
+
+async def test_anybody_may_ask_for_health(api: Any) -> None:
+    _, admin, _ = api
+    for path in ("/healthz", "/readyz", "/livez", "/version"):
+        assert (await admin.ask("GET", path, Authorization=""))[0] == 200
+
+
+async def test_tables_and_metadata_only(api: Any) -> None:
+    _, admin, _ = api
+    await admin.ask("POST", PODS, pod("a"))
+    table = (await admin.ask("GET", PODS, Accept=TABLE))[1]
+    assert (table["kind"], table["rows"][0]["cells"][0]) == ("Table", "a")
+    assert table["metadata"]["resourceVersion"]
+    one = (await admin.ask("GET", PODS + "/a?includeObject=Object", Accept=TABLE))[1]
+    assert one["rows"][0]["object"]["kind"] == "Pod"
+    accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    partial = (await admin.ask("GET", PODS, Accept=accept))[1]
+    assert partial["kind"] == "PartialObjectMetadataList"
+    assert "spec" not in partial["items"][0]
+    refused = (await admin.ask("GET", PODS + "/b", Accept=TABLE))[1]
+    assert refused["kind"] == "Status"
+    accept = "application/vnd.kubernetes.protobuf,application/json"
+    assert (await admin.ask("GET", PODS, Accept=accept))[1]["kind"] == "PodList"
+
+
+async def test_discovery_in_both_forms(api: Any) -> None:
+    _, admin, _ = api
+    assert (await admin.ask("GET", "/api"))[1]["versions"] == ["v1"]
+    assert (await admin.ask("GET", "/apis/node.k8s.io/v1"))[1]["kind"] == "APIResourceList"
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+    status, found, headers = await admin.ask("GET", "/apis", Accept=accept)
+    assert (status, found["kind"]) == (200, "APIGroupDiscoveryList")
+    assert "as=APIGroupDiscoveryList" in headers["Content-Type"]
+    index = (await admin.ask("GET", "/openapi/v3"))[1]
+    url = index["paths"]["api/v1"]["serverRelativeURL"]
+    assert (await admin.ask("GET", url))[1]["openapi"].startswith("3.")
+
+
+async def test_large_answers_are_compressed_when_asked(api: Any) -> None:
+    _, admin, _ = api
+    headers = (await admin.ask("GET", "/openapi/v2", Accept_Encoding="gzip"))[2]
+    assert headers["Content-Encoding"] == "gzip"
+    headers = (await admin.ask("GET", "/openapi/v2", Accept_Encoding="identity"))[2]
+    assert "Content-Encoding" not in headers
+
+
+async def test_warnings_travel_in_headers_safely(api: Any) -> None:
+    _, admin, _ = api
+    odd = {**pod("a"), 'ha"\r\nX-Evil: ü': 1}
+    status, _, headers = await admin.ask("POST", PODS, odd)
+    assert status == 201
+    assert headers["Warning"].startswith('299 - "unknown field')
+    assert "X-Evil" not in headers
+    status, _, _ = await admin.ask("POST", PODS + "?fieldValidation=Strict", odd)
+    assert status == 400
+
+
+async def test_yaml_and_protobuf_bodies(api: Any) -> None:
+    _, admin, _ = api
+    path = "/api/v1/namespaces/default/configmaps"
+    text = b"metadata: {name: a}\ndata: {day: 2020-01-01}\n"
+    status, made, _ = await admin.ask("POST", path, text, Content_Type="application/yaml")
+    assert (status, made["data"]) == (201, {"day": "2020-01-01"})
+    meta = b"\x0a\x01b"
+    raw = b"\x0a" + bytes([len(meta)]) + meta
+    about = b"\x0a\x02v1\x12\x09ConfigMap"
+    body = b"k8s\0\x0a" + bytes([len(about)]) + about + b"\x12" + bytes([len(raw)]) + raw
+    kind = "application/vnd.kubernetes.protobuf"
+    status, made, _ = await admin.ask("POST", path, body, Content_Type=kind)
+    assert (status, made["metadata"]["name"]) == (201, "b")
+
+
+async def _next(stream: aiohttp.StreamReader) -> Any:
+    async with asyncio.timeout(10):
+        line = await stream.readline()
+    return json.loads(line) if line else None
+
+
+async def test_a_watch_streams_and_ends_with_the_server(tmp_path: Path, pki: Path) -> None:
+    async with serving(tmp_path, pki) as (server, admin, _):
+        response = await admin.session.get(admin.url + PODS + "?watch=true")
+        assert response.content_type == "application/json"
+        await admin.ask("POST", PODS, pod("a", schedulerName="none"))
+        event = await _next(response.content)
+        assert (event["type"], event["object"]["kind"]) == ("ADDED", "Pod")
+        began = asyncio.get_running_loop().time()
+        await server.stop()
+        assert await _next(response.content) is None
+        assert asyncio.get_running_loop().time() - began < 0.9
+
+
+async def test_a_watch_as_table_sends_columns_once(api: Any) -> None:
+    _, admin, _ = api
+    for name in ("a", "b"):
+        await admin.ask("POST", PODS, pod(name, schedulerName="none"))
+    url = admin.url + PODS + "?watch=true&timeoutSeconds=1"
+    async with admin.session.get(url, headers={"Accept": TABLE}) as response:
+        first, second = await _next(response.content), await _next(response.content)
+        assert first["object"]["columnDefinitions"][0]["name"] == "Name"
+        assert not second["object"].get("columnDefinitions")
+        assert second["object"]["rows"][0]["cells"][0] == "b"
+        assert await _next(response.content) is None, "timeoutSeconds ends it"
+
+
+async def test_a_watch_from_the_past_gets_410(api: Any) -> None:
+    _, admin, _ = api
+    url = admin.url + "/api/v1/watch/pods?resourceVersion=999999"
+    async with admin.session.get(url) as response:
+        event = await _next(response.content)
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+        assert await _next(response.content) is None
+
+
+async def test_a_watcher_that_goes_away_is_forgotten(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, admin, _ = api
+    watchers = server.registry.watchers
+    forgotten = asyncio.Event()
+    discard = watchers.discard
+
+    def noting(gone: Any) -> None:
+        discard(gone)
+        forgotten.set()
+
+    monkeypatch.setattr(Subscription, "close", noting)
+    version = server.registry.store.revision
+    url = f"{admin.url}{PODS}?watch=true&resourceVersion={version}"
+    response = await admin.session.get(url)
+    assert len(watchers) == 1, "the headers come when the watch has begun"
+    response.close()
+    async with asyncio.timeout(10):
+        await forgotten.wait()
+    assert len(watchers) == 0
+
+
+async def test_service_account_tokens_work_and_open_nothing(api: Any) -> None:
+    _, admin, _ = api
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    token = (await admin.ask("POST", path, {}))[1]["status"]["token"]
+    bearer = f"Bearer {token}"
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    status, me, _ = await admin.ask("POST", path, {}, Authorization=bearer)
+    assert status == 201
+    assert me["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
+    assert (await admin.ask("GET", PODS, Authorization=bearer))[0] == 403
+
+
+async def test_all_is_as_it_was_after_a_restart(tmp_path: Path, pki: Path) -> None:
+    async with serving(tmp_path, pki) as (_, admin, _):
+        made = (await admin.ask("POST", PODS, pod("a", schedulerName="none")))[1]
+    token = json.loads((tmp_path / "admin.kubeconfig").read_text())["users"]
+    async with serving(tmp_path, pki) as (_, admin, _):
+        assert json.loads((tmp_path / "admin.kubeconfig").read_text())["users"] == token
+        assert (await admin.ask("GET", PODS + "/a"))[1] == made
+
+
+def _open_to_others(directory: Path) -> list[Path]:
+    return [p for p in directory.iterdir() if p.is_file() and p.stat().st_mode & 0o077]
+
+
+async def test_what_it_writes_is_private(tmp_path: Path, pki: Path) -> None:
+    async with serving(tmp_path, pki):
+        assert _open_to_others(tmp_path) + _open_to_others(pki) == []
+
+
+async def test_a_broken_handler_is_a_500_without_a_traceback(
+    tmp_path: Path, pki: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, pki) as (server, admin, _):
+        server.registry.get = None  # type: ignore[method-assign, assignment]
+        status, answer, _ = await admin.ask("GET", PODS + "/a")
+        assert (status, answer["reason"]) == (500, "InternalError")
+        assert "Traceback" not in str(answer)
+        assert server.registry.list(ADMIN, "pods")["items"] == []
+    assert "A request broke the API" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::", "example.com"])
+def test_loopback_only(host: str) -> None:
+    with pytest.raises(ValueError, match="loopback"):
+        check_loopback(host)
+
+
+def test_a_name_that_can_not_stand_in_a_certificate_is_told(tmp_path: Path) -> None:
+    with pytest.raises(certificates.CertificateError, match="node,1"):
+        certificates.ensure(tmp_path / "pki", "node,1")
+
+
+def test_certificates_of_another_node_are_made_again(tmp_path: Path) -> None:
+    first = certificates.ensure(tmp_path, "node-1").node.certificate.read_text()
+    second = certificates.ensure(tmp_path, "node-2").node.certificate
+    assert second.read_text() != first
+    assert x509.read_certificate(second.read_bytes()).names.dns_names == ("node-2", "localhost")
+
+
+def test_certificates_are_made_once_and_again_when_spoilt(tmp_path: Path) -> None:
+    first = certificates.ensure(tmp_path, "node-1")
+    pem = first.certificate.read_text()
+    assert certificates.ensure(tmp_path, "node-1").certificate.read_text() == pem
+    first.certificate.write_text("spoilt")
+    assert certificates.ensure(tmp_path, "node-1").certificate.read_text() not in (pem, "spoilt")

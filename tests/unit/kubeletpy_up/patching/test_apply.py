@@ -1,0 +1,231 @@
+"""Server-side apply: merging, ownership, conflicts."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.patching import apply, field_managers, field_sets
+from kubeletpy_up.requests import ADMIN, WriteOptions
+from tests.unit.kubeletpy_up.helpers import make_registry
+
+POD = "io.k8s.api.core.v1.Pod"
+MAP = "io.k8s.api.core.v1.ConfigMap"
+Obj = dict[str, Any]
+
+
+def config(data: dict[str, str] | None = None, **labels: str) -> Obj:
+    obj: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    if labels:
+        obj["metadata"]["labels"] = labels
+    if data:
+        obj["data"] = data
+    return obj
+
+
+def put(live: Obj | None, applied: Obj, manager: str = "one", force: bool = False) -> Obj:
+    before = copy.deepcopy((live, applied))
+    name = POD if applied["kind"] == "Pod" else MAP
+    result = apply.server_side_apply(name, live, applied, manager, force, 0.0)
+    assert (live, applied) == before, "the input was changed"
+    return result
+
+
+def owners(obj: Obj) -> dict[str, Any]:
+    return {e["manager"]: e["fieldsV1"] for e in obj["metadata"]["managedFields"]}
+
+
+def test_first_apply_owns_what_it_says() -> None:
+    found = put(None, config({"k": "v"}, a="b"))
+    (entry,) = found["metadata"]["managedFields"]
+    assert entry == {
+        "manager": "one",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "time": "1970-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:k": {}}, "f:metadata": {"f:labels": {"f:a": {}}}},
+    }
+
+
+def test_what_is_left_out_later_goes_away() -> None:
+    found = put(put(None, config({"k": "v", "l": "w"}, a="b")), config({"k": "v"}))
+    assert found["data"] == {"k": "v"}
+    assert "labels" not in found["metadata"]
+
+
+def test_what_another_manager_owns_stays() -> None:
+    shared = put(put(None, config({"k": "v", "l": "w"})), config({"l": "w"}), "two")
+    found = put(shared, config({"k": "v"}))
+    assert found["data"] == {"k": "v", "l": "w"}
+    assert owners(found) == {"one": {"f:data": {"f:k": {}}}, "two": {"f:data": {"f:l": {}}}}
+
+
+def test_conflict_and_force() -> None:
+    live = put(None, config({"k": "v"}))
+    with pytest.raises(ApiError) as caught:
+        put(live, config({"k": "other"}), "two")
+    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
+    assert caught.value.message == 'Apply failed with 1 conflict: conflict with "one": .data.k'
+    assert caught.value.details["causes"] == [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.k"}
+    ]
+    found = put(live, config({"k": "other"}), "two", force=True)
+    assert found["data"] == {"k": "other"}
+    assert owners(found) == {"two": {"f:data": {"f:k": {}}}}
+
+
+def test_several_conflicts_are_listed() -> None:
+    live = put(None, config({"k": "v", "l": "w"}))
+    with pytest.raises(ApiError) as caught:
+        put(live, config({"k": "1", "l": "2"}), "two")
+    assert caught.value.message == (
+        'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\n- .data.l'
+    )
+
+
+def test_equal_values_are_shared() -> None:
+    found = put(put(None, config({"k": "v"})), config({"k": "v"}), "two")
+    assert set(owners(found)) == {"one", "two"}
+
+
+def test_applying_again_changes_nothing() -> None:
+    live = put(None, config({"k": "v"}))
+    later = apply.server_side_apply(MAP, live, config({"k": "v"}), "one", False, 99.0)
+    assert later == live
+
+
+def pod(*containers: Obj) -> Obj:
+    obj: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    obj["spec"] = {"containers": list(containers)}
+    return obj
+
+
+def test_keyed_lists_merge_by_their_keys_with_defaults() -> None:
+    live = put(None, pod({"name": "c", "image": "i", "ports": [{"containerPort": 80}]}))
+    live["spec"]["containers"][0]["ports"][0]["protocol"] = "TCP"
+    live["spec"]["containers"][0]["imagePullPolicy"] = "Always"
+    change = {"name": "c", "image": "j", "ports": [{"containerPort": 80, "name": "web"}]}
+    found = put(live, pod(change))
+    assert found["spec"]["containers"] == [
+        {
+            "name": "c",
+            "image": "j",
+            "imagePullPolicy": "Always",
+            "ports": [{"containerPort": 80, "protocol": "TCP", "name": "web"}],
+        }
+    ]
+    fewer = put(found, pod({"name": "c", "image": "j"}))
+    assert "ports" not in fewer["spec"]["containers"][0]
+
+
+def test_a_dropped_item_goes_but_anothers_stays() -> None:
+    live = put(None, pod({"name": "a", "image": "x"}, {"name": "b", "image": "y"}))
+    live = put(live, pod({"name": "b", "image": "y"}, {"name": "s", "image": "z"}), "two")
+    found = put(live, pod({"name": "a", "image": "x"}))
+    assert [c["name"] for c in found["spec"]["containers"]] == ["a", "b", "s"]
+    gone = put(found, pod({"name": "b", "image": "y"}), "two")
+    assert [c["name"] for c in gone["spec"]["containers"]] == ["a", "b"] or [
+        c["name"] for c in gone["spec"]["containers"]
+    ] == ["b", "a"]
+
+
+def test_an_object_made_otherwise_belongs_to_before_first_apply() -> None:
+    with pytest.raises(ApiError, match=r'conflict with "before-first-apply" using v1: \.data\.k'):
+        put(config({"k": "v"}), config({"k": "w"}))
+    found = put(config({"k": "v"}), config({"k": "v"}))
+    assert set(owners(found)) == {"before-first-apply", "one"}
+
+
+def test_kubectl_takes_over_what_it_applied_from_the_client() -> None:
+    live = config({"k": "v", "l": "w"})
+    last = json.dumps(config({"k": "v"}))
+    live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: last}
+    found = put(live, config({"k": "new"}), "kubectl")
+    assert found["data"] == {"k": "new", "l": "w"}
+    assert set(owners(found)) == {field_managers.CLIENT_SIDE_APPLY, "kubectl"}
+    with pytest.raises(ApiError, match=r'"kubectl-client-side-apply" using v1: \.data\.k'):
+        put(live, config({"k": "new"}), "another")
+    for unreadable in ("[1, {", "3", "[]", '{"metadata": 5}', '{"data": {"k": [[]]}, "spec": 1}'):
+        live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: unreadable}
+        with pytest.raises(ApiError, match=r"\.data\.k"):
+            put(live, config({"k": "new"}), "another")
+
+
+def test_refused_configurations() -> None:
+    bad = config({"k": "v"})
+    bad["metadata"]["managedFields"] = [{}]
+    for applied, manager, code in ((bad, "one", 400), (config(), "", 422)):
+        with pytest.raises(ApiError) as caught:
+            put(None, applied, manager)
+        assert caught.value.code == code
+
+
+def test_updates_take_fields_over() -> None:
+    live = put(None, config({"k": "v", "l": "w"}))
+    edited = {**live, "data": {"k": "edited"}}
+    found = field_managers.track_update(MAP, live, edited, "kubectl-edit", now=5.0)
+    assert owners(found) == {"kubectl-edit": {"f:data": {"f:k": {}}}}
+    with pytest.raises(ApiError, match='"kubectl-edit" using v1 at 1970-01-01T00:00:05Z'):
+        put(found, config({"k": "v"}))
+    plain, edited = config({"k": "v"}), config({"k": "w"})
+    assert field_managers.track_update(MAP, plain, edited, "x", now=5.0) == edited
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"k:{": {}, "v:": {}, "x": {}, "f:data": {"f:k": {}}},
+        {"f:data": {"k:[1]": {"f:k": {}}, "f:k": {}}},
+        {"f:data": 5},
+        [],
+        "f:data",
+    ],
+)
+def test_a_record_that_can_not_be_read_owns_nothing(fields: Any) -> None:
+    live = put(None, config({"k": "v"}))
+    live["metadata"]["managedFields"].append({"manager": "odd", "fieldsV1": fields})
+    owner = "odd" if isinstance(fields, dict) and isinstance(fields.get("f:data"), dict) else ""
+    edited = {**live, "data": {"k": "edited"}}
+    assert "odd" not in owners(field_managers.track_update(MAP, live, edited, "x", now=5.0))
+    if owner:
+        with pytest.raises(ApiError, match=owner):
+            put(live, config({"k": "new"}))
+    else:
+        assert put(live, config({"k": "new"}))["data"] == {"k": "new"}
+
+
+def test_whoever_changes_an_applied_object_owns_what_it_changed() -> None:
+    registry = make_registry()
+    by_apply = {"patch_type": "application/apply-patch+yaml"}
+
+    def change(patch: Obj, manager: str, **more: Any) -> Obj:
+        options = WriteOptions(field_manager=manager)
+        return registry.patch(ADMIN, "configmaps", "a", patch, "default", options=options, **more)
+
+    change(config({"k": "v", "l": "w"}), "one", **by_apply)
+    found = change({"data": {"k": "edited"}}, "kubectl-edit")
+    assert set(owners(found)) == {"one", "kubectl-edit"}
+    with pytest.raises(ApiError, match="kubectl-edit"):
+        change(config({"k": "v", "l": "w"}), "one", **by_apply)
+    assert change(config({"l": "new"}), "one", **by_apply)["data"] == {"k": "edited", "l": "new"}
+    plain = registry.create(ADMIN, "configmaps", config({"k": "v"}), "kube-system")
+    assert "managedFields" not in plain["metadata"]
+
+
+def test_paths_as_messages_show_them() -> None:
+    path = ("f:spec", 'k:{"containerPort":80,"protocol":"TCP"}', "f:name", 'v:"x"')
+    assert field_sets.text(path) == '.spec[containerPort=80,protocol="TCP"].name[="x"]'
+
+
+def test_sets_survive_their_written_form() -> None:
+    obj = pod({"name": "c", "args": ["a"], "env": [{"name": "A", "value": "b"}]})
+    obj["metadata"]["finalizers"] = ["f/x"]
+    members = set(field_sets.paths(field_sets.of_object(POD, obj)))
+    again = set(field_sets.paths(field_sets.from_paths(members)))
+    assert again == members
+    assert ("f:metadata", "f:finalizers", 'v:"f/x"') in members

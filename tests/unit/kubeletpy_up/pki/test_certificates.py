@@ -1,0 +1,350 @@
+"""The embedded API's certificates: who is who, what is approved and signed, and for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.x509 import Name
+
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+from kubeletpy.certificates import request
+from kubeletpy.clock import SystemClock
+from kubeletpy.host import signing, x509
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
+from kubeletpy_up.auth import bootstrap_tokens, client_certificates
+from kubeletpy_up.controllers import csr_controller
+from kubeletpy_up.controllers.csr_controller import CertificateController
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.pki import csr_rules
+from kubeletpy_up.pki.csr_rules import REQUESTS
+from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import ADMIN, Caller, WriteOptions, node_caller
+from kubeletpy_up.storage.store import Store
+from tests.unit.host.requests import HIDDEN
+from tests.unit.host.requests import request as strangers_request
+
+NODE = request.client_names("n")
+SERVER = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))
+JOINING = Caller("system:bootstrap:abcdef", ("system:bootstrappers", csr_rules.JOINING_GROUP))
+NOW = 1_800_000_000.0
+
+# -- who is who ------------------------------------------------------------------------------
+
+
+def token_secret(**changed: str) -> JSON:
+    data = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:a,system:bootstrappers:b:c",
+        **changed,
+    }
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {}, "type": "bootstrap.kubernetes.io/token", "data": encoded}
+
+
+@pytest.mark.parametrize(
+    ("secret", "token", "known"),
+    [
+        (token_secret(), "abcdef.0123456789abcdef", True),
+        (token_secret(), "abcdef.0123456789abcdeX", False),
+        (token_secret(), "abcdeg.0123456789abcdef", False),
+        (token_secret(expiration=format_time(NOW + 1)), "abcdef.0123456789abcdef", True),
+        (token_secret(expiration=format_time(NOW)), "abcdef.0123456789abcdef", False),
+        (token_secret(expiration="soon"), "abcdef.0123456789abcdef", False),
+        (
+            token_secret(**{"usage-bootstrap-authentication": "false"}),
+            "abcdef.0123456789abcdef",
+            False,
+        ),
+        (token_secret(**{"token-id": "abcdeg"}), "abcdef.0123456789abcdef", False),
+        (
+            token_secret(**{"auth-extra-groups": "system:masters"}),
+            "abcdef.0123456789abcdef",
+            False,
+        ),
+        ({**token_secret(), "type": "Opaque"}, "abcdef.0123456789abcdef", False),
+        ({**token_secret(), "data": {"token-secret": "%"}}, "abcdef.0123456789abcdef", False),
+    ],
+)
+def test_bootstrap_tokens(secret: JSON, token: str, known: bool) -> None:
+    def find(resource: str, namespace: str, name: str) -> JSON | None:
+        here = (resource, namespace, name) == ("secrets", "kube-system", "bootstrap-token-abcdef")
+        return secret if here else None
+
+    found = bootstrap_tokens.caller(token, find, NOW)
+    assert (found is not None) == known
+    if found is not None:
+        assert found.user == "system:bootstrap:abcdef"
+        assert found.groups[:2] == ("system:bootstrappers", "system:bootstrappers:a")
+        assert not found.is_admin
+
+
+def test_client_certificates() -> None:
+    subject = (
+        (("organizationName", "system:nodes"),),
+        (("organizationName", "more"),),
+        (("commonName", "system:node:n"),),
+    )
+    certificate = {"subject": subject, "notAfter": "Jan 15 08:00:00 2027 GMT"}
+    found = client_certificates.caller(certificate, NOW)
+    assert found == Caller("system:node:n", ("system:nodes", "more", "system:authenticated"))
+    assert found.node_name == "n"
+    assert client_certificates.caller(certificate, NOW + 1) is None
+    assert client_certificates.caller({}, NOW) is None
+    assert client_certificates.caller({**certificate, "subject": ()}, NOW) is None
+
+
+# -- rules -----------------------------------------------------------------------------------
+
+
+def spec(signer: str, caller: Caller = JOINING, **changed: object) -> JSON:
+    made = {"signerName": signer, "usages": list(request.USAGES[signer])}
+    return {**made, "username": caller.user, "groups": list(caller.groups), **changed}
+
+
+@pytest.mark.parametrize(
+    ("names", "signer", "changed", "refused"),
+    [
+        (NODE, request.CLIENT_SIGNER, {}, ""),
+        (SERVER, request.SERVING_SIGNER, {}, ""),
+        (NODE, request.CLIENT_SIGNER, {"usages": ["client auth", "key encipherment"]}, ""),
+        (NODE, request.CLIENT_SIGNER, {"usages": ["server auth"]}, "usages"),
+        (NODE, request.CLIENT_SIGNER, {"usages": ["client auth", "cert sign"]}, "usages"),
+        (SERVER, request.CLIENT_SIGNER, {}, "not allowed"),
+        (NODE, request.SERVING_SIGNER, {}, "required"),
+        (Names("system:node:n", ("system:masters",)), request.CLIENT_SIGNER, {}, "organization"),
+        (
+            Names("system:node:n", ("system:nodes", "system:masters")),
+            request.CLIENT_SIGNER,
+            {},
+            "organization",
+        ),
+        (Names("admin", ("system:nodes",)), request.CLIENT_SIGNER, {}, "common name"),
+        (
+            Names("system:node:n", ("system:nodes",), ("n",), (), ("URI:x",)),
+            request.SERVING_SIGNER,
+            {},
+            "only DNS and IP",
+        ),
+    ],
+)
+def test_what_is_signed(names: Names, signer: str, changed: JSON, refused: str) -> None:
+    found = csr_rules.problem(spec(signer, **changed), names)
+    assert (refused in found) if refused else found == ""
+
+
+@pytest.mark.parametrize(
+    ("caller", "names", "approved"),
+    [
+        (JOINING, NODE, True),
+        (node_caller("n"), NODE, True),
+        (node_caller("m"), NODE, False),
+        (Caller("system:bootstrap:x", ("system:bootstrappers",)), NODE, False),
+        (Caller("system:node:n", ()), NODE, False),
+        (JOINING, SERVER, False),
+    ],
+)
+def test_what_is_approved_by_itself(caller: Caller, names: Names, approved: bool) -> None:
+    wanted = {"spec": spec(request.CLIENT_SIGNER, caller)}
+    assert bool(csr_rules.approval(wanted, names)) == approved
+
+
+def test_serving_certificates_wait_for_somebody() -> None:
+    assert csr_rules.waits_for_approval({"spec": spec(request.CLIENT_SIGNER)})
+    assert not csr_rules.waits_for_approval({"spec": spec(request.SERVING_SIGNER)})
+
+
+# -- the whole controller --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
+    pair = KeyPair.named(tmp_path_factory.mktemp("ca"), "ca")
+    signing.make_authority(pair, "test")
+    return pair
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    store = Store(":memory:", SystemClock())
+    yield Registry(SystemClock(), store, rng=random.Random(1))
+    store.close()
+
+
+@pytest.fixture
+async def controller(
+    registry: Registry, authority: KeyPair
+) -> AsyncIterator[CertificateController]:
+    made = CertificateController(registry, authority, lifetime=1000.0)
+    made.start()
+    yield made
+    made.stop()
+
+
+async def decided(registry: Registry, name: str) -> JSON:
+    """The request once it has a certificate or has failed."""
+    watch = registry.watch(
+        ADMIN, REQUESTS, options=ListOptions(field_selector=f"metadata.name={name}")
+    )
+    async with asyncio.timeout(20):
+        while True:
+            event = await watch.next()
+            assert event is not None
+            found: JSON = event.object
+            if (found.get("status") or {}).get("certificate") or "Failed" in str(found["status"]):
+                watch.close()
+                return found
+
+
+def wanted(name: str, names: Names, signer: str, seconds: int | None = None) -> tuple[JSON, bytes]:
+    key = x509.new_key()
+    pem = x509.new_request(key, names)
+    return request.request_object(name, signer, pem, seconds), key
+
+
+async def test_a_joining_node_gets_its_certificate(
+    registry: Registry, controller: CertificateController, authority: KeyPair, tmp_path: Path
+) -> None:
+    obj, key = wanted("a", NODE, request.CLIENT_SIGNER, 600)
+    registry.create(JOINING, REQUESTS, obj)
+    found = await decided(registry, "a")
+    assert csr_rules.conditions(found) == {"Approved"}
+    pem = base64.b64decode(found["status"]["certificate"])
+    certificate = x509.read_certificate(pem)
+    assert certificate.names == NODE
+    assert certificate.not_after - certificate.not_before == 600
+    pair = KeyPair.named(tmp_path, "n")
+    pair.certificate.write_bytes(pem)
+    pair.key.write_bytes(key)
+    assert pair.loads()
+    assert signing.verifies(authority.certificate, pair.certificate)
+
+
+async def test_a_serving_certificate_waits_and_is_signed_as_asked(
+    registry: Registry, controller: CertificateController
+) -> None:
+    obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
+    options = WriteOptions(subject="system:node:n")
+    made = registry.create(node_caller("n"), REQUESTS, obj, options=options)
+    first, _ = wanted("later", NODE, request.CLIENT_SIGNER)
+    registry.create(JOINING, REQUESTS, first)
+    await decided(registry, "later")
+    assert not made["status"]
+    approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
+    registry.update(ADMIN, REQUESTS, approved, name="s", subresource="approval")
+    found = await decided(registry, "s")
+    certificate = x509.read_certificate(base64.b64decode(found["status"]["certificate"]))
+    assert certificate.names == SERVER
+
+
+async def test_what_breaks_the_signers_rules_fails(
+    registry: Registry, controller: CertificateController
+) -> None:
+    obj, _ = wanted("bad", Names("admin", ("system:masters",)), request.CLIENT_SIGNER)
+    made = registry.create(JOINING, REQUESTS, obj)
+    approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
+    registry.update(ADMIN, REQUESTS, approved, name="bad", subresource="approval")
+    found = await decided(registry, "bad")
+    assert csr_rules.conditions(found) == {"Approved", "Failed"}
+    assert "certificate" not in found["status"]
+
+
+@pytest.mark.parametrize("subject", HIDDEN.values(), ids=HIDDEN)
+async def test_nobody_becomes_an_administrator_by_the_form_of_a_name(
+    registry: Registry, controller: CertificateController, subject: Name
+) -> None:
+    pem = strangers_request(subject)
+    made = registry.create(
+        JOINING, REQUESTS, request.request_object("evil", request.CLIENT_SIGNER, pem)
+    )
+    ordinary, _ = wanted("later", NODE, request.CLIENT_SIGNER)
+    registry.create(JOINING, REQUESTS, ordinary)
+    await decided(registry, "later")
+    found = registry.find(REQUESTS, "", "evil")
+    assert found is not None
+    assert not csr_rules.conditions(found), "it is not approved by itself"
+    approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
+    registry.update(ADMIN, REQUESTS, approved, name="evil", subresource="approval")
+    found = await decided(registry, "evil")
+    assert csr_rules.conditions(found) == {"Approved", "Failed"}
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("a bug")])
+async def test_a_request_that_can_not_be_handled_keeps_no_other(
+    registry: Registry,
+    controller: CertificateController,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    monkeypatch.setattr(csr_controller, "RETRY_S", 0.0)
+    errors, read = [error], x509.read_request
+
+    def first_fails(pem: bytes) -> Names:
+        if errors:
+            raise errors.pop()
+        return read(pem)
+
+    monkeypatch.setattr(x509, "read_request", first_fails)
+    for name in ("first", "second"):
+        obj, _ = wanted(name, NODE, request.CLIENT_SIGNER)
+        registry.create(JOINING, REQUESTS, obj)
+    assert "certificate" in (await decided(registry, "second"))["status"]
+    if isinstance(error, OSError):
+        assert "certificate" in (await decided(registry, "first"))["status"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "refusal"),
+    [
+        ("system:node:n", ""),
+        ("system:node:m", "CN=system:node:n, not"),
+        ("", "CN=system:node:n, not"),
+        (None, "unable to parse"),
+    ],
+)
+def test_a_node_asks_for_itself_only(registry: Registry, subject: str | None, refusal: str) -> None:
+    obj = request.request_object("a", request.CLIENT_SIGNER, b"read by now")
+    options = WriteOptions(subject=subject)
+    if refusal:
+        with pytest.raises(ApiError, match=refusal):
+            registry.create(node_caller("n"), REQUESTS, obj, options=options)
+    else:
+        registry.create(node_caller("n"), REQUESTS, obj, options=options)
+
+
+@pytest.mark.parametrize("resource", ["pods", "secrets", "nodes"])
+def test_a_joining_machine_may_do_nothing_else(registry: Registry, resource: str) -> None:
+    registry.list(JOINING, REQUESTS)
+    with pytest.raises(ApiError) as caught:
+        registry.list(JOINING, resource)
+    assert caught.value.code == 403
+
+
+async def test_old_requests_go(registry: Registry, controller: CertificateController) -> None:
+    obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
+    registry.create(JOINING, REQUESTS, obj)
+    controller.expire()
+    assert registry.find(REQUESTS, "", "s") is not None
+    made = registry.find(REQUESTS, "", "s")
+    assert made is not None
+    about = {**made["metadata"], "creationTimestamp": "2020-01-01T00:00:00Z"}
+    registry.store.put(REQUESTS, "", "s", {**made, "metadata": about})
+    controller.expire()
+    assert registry.find(REQUESTS, "", "s") is None
+
+
+def test_tls_server_wants_no_certificate_but_takes_one(tmp_path: Path) -> None:
+    from kubeletpy_up.pki import certificates
+
+    made = certificates.ensure(tmp_path, "n")
+    assert made.server_context().verify_mode is ssl.CERT_OPTIONAL

@@ -1,0 +1,68 @@
+"""A node's certificate request is read off the event loop, and refused if it is for another."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.certificates import request
+from kubeletpy.host import x509
+from kubeletpy.host.pki import Names
+from kubeletpy_up.pki import certificates
+from kubeletpy_up.pki.request_subjects import SubjectReader
+from tests.unit.kubeletpy_up.serving import serving
+
+PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+SERVER = Names("system:node:n1", ("system:nodes",), ("n1",))
+
+
+def pem(names: Names) -> bytes:
+    return x509.new_request(x509.new_key(), names)
+
+
+async def test_while_a_request_is_read_others_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    reading, answered = threading.Event(), threading.Event()
+
+    def slow(text: bytes) -> Names:
+        reading.set()
+        assert answered.wait(10), "nobody was answered meanwhile"
+        return SERVER
+
+    monkeypatch.setattr(x509, "read_request", slow)
+    wanted = request.request_object("a", request.SERVING_SIGNER, b"slow")
+    async with serving(tmp_path, tmp_path / "pki") as (_, admin, node):
+        asked = asyncio.ensure_future(node.ask("POST", PATH, wanted))
+        await asyncio.to_thread(reading.wait, 10)
+        assert (await admin.ask("GET", "/api/v1/nodes"))[0] == 200
+        answered.set()
+        assert (await asked)[0] == 201
+
+
+async def test_a_node_asks_for_itself_only(tmp_path: Path) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    other = Names("system:node:m", SERVER.organizations, SERVER.dns_names)
+    async with serving(tmp_path, tmp_path / "pki") as (_, _, node):
+        for name, text, code in (
+            ("mine", pem(SERVER), 201),
+            ("other", pem(other), 403),
+            ("junk", b"junk", 403),
+        ):
+            wanted = request.request_object(name, request.SERVING_SIGNER, text)
+            assert (await node.ask("POST", PATH, wanted))[0] == code, name
+        elsewhere = {**wanted, "spec": {**wanted["spec"], "signerName": "example.com/any"}}
+        assert (await node.ask("POST", PATH, elsewhere))[0] == 201, "not a signer of nodes"
+        odds: list[object] = [{}, {"spec": 1}, {"spec": {"signerName": []}}, [], 1]
+        for odd in odds:
+            assert (await node.ask("POST", PATH, odd))[0] in (400, 422), odd
+
+
+@pytest.mark.parametrize("text", ["", "%", "====", "\ud800"])
+async def test_what_can_t_be_read(text: str) -> None:
+    spec = {"signerName": request.CLIENT_SIGNER, "request": text}
+    assert await SubjectReader().common_name({"spec": spec}) is None

@@ -1,0 +1,582 @@
+"""The registry's verbs: what is stored, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.requests import ADMIN, DeleteOptions, WriteOptions
+from tests.unit.kubeletpy_up.helpers import (
+    NODE,
+    START,
+    SetClock,
+    bound_pod,
+    make_registry,
+    node,
+    pod,
+    refusal,
+)
+
+
+def _named(name: str, **fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **fields}
+
+
+def test_create_fills_in_what_the_server_owns() -> None:
+    registry = make_registry()
+    given = pod("web")
+    made = registry.create(
+        ADMIN,
+        "pods",
+        {**given, "status": {"phase": "Running"}, "metadata": {"name": "web", "uid": "mine"}},
+        "default",
+    )
+    meta = made["metadata"]
+    assert (made["kind"], made["apiVersion"]) == ("Pod", "v1")
+    assert meta["uid"] != "mine" and len(meta["uid"]) == 36
+    assert meta["creationTimestamp"] == "2023-11-14T22:13:20Z"
+    assert (meta["generation"], meta["namespace"]) == (1, "default")
+    assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert made["spec"]["serviceAccountName"] == "default"
+    assert given == pod("web"), "the caller's object must stay as it was"
+
+
+def test_generate_name_and_dry_run() -> None:
+    registry = make_registry()
+    before = registry.store.revision
+    obj = {"metadata": {"generateName": "web-"}, **{k: pod()[k] for k in ("spec",)}}
+    dry = registry.create(ADMIN, "pods", obj, "default", options=WriteOptions(dry_run=True))
+    assert dry["metadata"]["name"].startswith("web-") and len(dry["metadata"]["name"]) == 9
+    assert registry.store.revision == before
+    names = {registry.create(ADMIN, "pods", obj, "default")["metadata"]["name"] for _ in range(20)}
+    assert len(names) == 20
+
+
+@pytest.mark.parametrize(
+    ("obj", "namespace", "code", "reason", "message"),
+    [
+        (_named("default"), "default", 409, "AlreadyExists", '"default" already exists'),
+        ({"metadata": {}}, "default", 422, "Invalid", "name or generateName is required"),
+        (_named("a"), "nowhere", 404, "NotFound", 'namespaces "nowhere" not found'),
+        ({"metadata": {"name": "a", "namespace": "b"}}, "default", 400, "BadRequest", "not match"),
+        (
+            {"metadata": {"name": "a", "resourceVersion": "1"}},
+            "default",
+            400,
+            "BadRequest",
+            "resourceVersion should not be set",
+        ),
+        (["a"], "default", 400, "BadRequest", "ServiceAccount"),
+        ({**_named("a"), "kind": "Pod"}, "default", 400, "BadRequest", "cannot be handled"),
+        (_named("Bad_Name"), "default", 422, "Invalid", "metadata.name"),
+    ],
+)
+def test_create_refusals(obj: Any, namespace: str, code: int, reason: str, message: str) -> None:
+    error = refusal(make_registry().create, ADMIN, "serviceaccounts", obj, namespace)
+    assert (error.code, error.reason) == (code, reason)
+    assert message in error.message
+    assert error.status()["kind"] == "Status"
+
+
+def test_pods_need_what_they_name() -> None:
+    registry = make_registry()
+    for spec, message in (
+        ({"serviceAccountName": "bob"}, 'serviceaccount "bob" not found'),
+        ({"runtimeClassName": "kata"}, 'RuntimeClass "kata" not found'),
+        ({"priorityClassName": "vip"}, "no PriorityClass with name vip"),
+    ):
+        error = refusal(registry.create, ADMIN, "pods", pod("a", **spec), "default")
+        assert (error.code, message in error.message) == (403, True)
+    classes = {"handler": "kata", "overhead": {"podFixed": {"cpu": "250m"}}}
+    registry.create(ADMIN, "runtimeclasses", _named("kata", **classes))
+    made = registry.create(
+        ADMIN,
+        "pods",
+        pod("a", runtimeClassName="kata", priorityClassName="system-node-critical"),
+        "default",
+    )
+    assert made["spec"]["overhead"] == {"cpu": "250m"}
+    assert made["spec"]["priority"] == 2_000_001_000
+
+
+def test_pull_secrets_come_from_the_account_and_tokens_only_when_switched_on() -> None:
+    registry = make_registry()
+    patch = {"imagePullSecrets": [{"name": "reg"}]}
+    registry.patch(ADMIN, "serviceaccounts", "default", patch, "default")
+    made = registry.create(ADMIN, "pods", pod("a"), "default")
+    assert made["spec"]["imagePullSecrets"] == [{"name": "reg"}]
+    assert "volumes" not in made["spec"]
+    registry.service_account_volumes = True
+    made = registry.create(ADMIN, "pods", pod("b"), "default")
+    assert made["spec"]["volumes"][0]["name"].startswith("kube-api-access-")
+
+
+def test_updates_check_version_and_uid_and_keep_what_the_server_owns() -> None:
+    registry = make_registry()
+    made = registry.create(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
+    stale = {**made, "data": {"a": "2"}}
+    changed = registry.update(ADMIN, "configmaps", stale, "default")
+    assert changed["data"] == {"a": "2"}
+    error = refusal(registry.update, ADMIN, "configmaps", stale, "default")
+    assert (error.code, error.reason) == (409, "Conflict")
+    assert error.message.startswith('Operation cannot be fulfilled on configmaps "c":')
+    other = {"metadata": {"name": "c", "uid": "another"}, "data": {}}
+    assert refusal(registry.update, ADMIN, "configmaps", other, "default").code == 409
+    unconditional = registry.update(ADMIN, "configmaps", _named("c", data={}), "default")
+    for key in ("uid", "creationTimestamp", "namespace"):
+        assert unconditional["metadata"][key] == made["metadata"][key]
+
+
+def test_a_write_that_changes_nothing_is_no_write() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
+    before = registry.store.revision
+    registry.patch(ADMIN, "configmaps", "c", {"data": {"a": "1"}}, "default")
+    registry.update(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
+    assert registry.store.revision == before
+
+
+def test_status_and_spec_have_their_own_paths() -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    patch = {"spec": {"activeDeadlineSeconds": 9}, "status": {"phase": "Running"}}
+    after = registry.patch(ADMIN, "pods", "web", patch, "default", subresource="status")
+    assert after["status"]["phase"] == "Running"
+    assert "activeDeadlineSeconds" not in after["spec"]
+    assert after["metadata"]["generation"] == 1
+    after = registry.patch(
+        ADMIN, "pods", "web", {**patch, "status": {"phase": "Failed"}}, "default"
+    )
+    assert after["status"]["phase"] == "Running"
+    assert after["spec"]["activeDeadlineSeconds"] == 9
+    assert after["metadata"]["generation"] == 2
+
+
+def test_a_status_patch_for_another_uid_conflicts() -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    patch = {"metadata": {"uid": "of-the-pod-before"}, "status": {"phase": "Failed"}}
+    error = refusal(registry.patch, NODE, "pods", "web", patch, "default", subresource="status")
+    assert (error.code, error.reason) == (409, "Conflict")
+    assert "Precondition failed: UID" in error.message
+
+
+@pytest.mark.parametrize(
+    ("patch_type", "patch", "expected"),
+    [
+        ("application/merge-patch+json", {"data": {"a": None, "b": "2"}}, {"b": "2"}),
+        ("application/strategic-merge-patch+json", {"data": {"b": "2"}}, {"a": "1", "b": "2"}),
+        (
+            "application/json-patch+json",
+            [{"op": "replace", "path": "/data/a", "value": "9"}],
+            {"a": "9"},
+        ),
+    ],
+)
+def test_patch_types(patch_type: str, patch: Any, expected: dict[str, str]) -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
+    options = WriteOptions(dry_run=True)
+    kind: dict[str, Any] = {"patch_type": patch_type}
+    dry = registry.patch(ADMIN, "configmaps", "c", patch, "default", options=options, **kind)
+    assert dry["data"] == expected
+    assert registry.get(ADMIN, "configmaps", "c", "default")["data"] == {"a": "1"}
+    registry.patch(ADMIN, "configmaps", "c", patch, "default", **kind)
+    assert registry.get(ADMIN, "configmaps", "c", "default")["data"] == expected
+
+
+@pytest.mark.parametrize(
+    ("patch_type", "patch", "code"),
+    [
+        ("text/plain", {}, 415),
+        ("application/merge-patch+json", [], 400),
+        ("application/strategic-merge-patch+json", "x", 400),
+        ("application/json-patch+json", {}, 400),
+        ("application/json-patch+json", [{"op": "remove", "path": "/data/zz"}], 422),
+        ("application/json-patch+json", [{"op": "test", "path": "/data/a", "value": "2"}], 422),
+        ("application/json-patch+json", [{"op": "spin", "path": "/data"}], 400),
+        ("application/json-patch+json", [{"op": "add", "path": "data", "value": 1}], 400),
+        ("application/json-patch+json", [{"op": "replace", "path": "", "value": 1}], 422),
+        ("application/merge-patch+json", {"data": {"a": 1}}, 400),
+        ("application/merge-patch+json", {"metadata": {"name": "other"}}, 400),
+        ("application/merge-patch+json", {"metadata": {"resourceVersion": "1"}}, 409),
+        ("application/apply-patch+yaml", {"data": {}}, 400),
+    ],
+)
+def test_bad_patches(patch_type: str, patch: Any, code: int) -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
+    call = (ADMIN, "configmaps", "c", patch, "default")
+    assert refusal(registry.patch, *call, patch_type=patch_type).code == code
+
+
+def test_apply_creates_and_updates() -> None:
+    registry = make_registry()
+    options = WriteOptions(field_manager="me")
+    for value in ("1", "2"):
+        obj = {"apiVersion": "v1", "kind": "ConfigMap", **_named("c", data={"a": value})}
+        registry.patch(
+            ADMIN,
+            "configmaps",
+            "c",
+            obj,
+            "default",
+            patch_type="application/apply-patch+yaml",
+            options=options,
+        )
+    found = registry.get(ADMIN, "configmaps", "c", "default")
+    assert found["data"] == {"a": "2"}
+    assert found["metadata"]["managedFields"][0]["manager"] == "me"
+
+
+def test_field_validation_warns_or_refuses() -> None:
+    registry = make_registry()
+    obj = pod("a", nodeNam="x")
+    strict = WriteOptions(field_validation="Strict")
+    error = refusal(registry.create, ADMIN, "pods", obj, "default", options=strict)
+    assert error.code == 400 and 'unknown field "spec.nodeNam"' in error.message
+    warn = WriteOptions()
+    registry.create(ADMIN, "pods", obj, "default", options=warn)
+    assert warn.warnings == ['unknown field "spec.nodeNam"']
+
+
+def test_lists_page_and_keep_their_version() -> None:
+    registry = make_registry()
+    for name in "dacb":
+        registry.create(ADMIN, "configmaps", _named(name), "kube-public")
+    first = registry.list(ADMIN, "configmaps", "kube-public", options=ListOptions(limit=2))
+    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
+    assert first["metadata"]["remainingItemCount"] == 3
+    assert "kind" not in first["items"][0]
+    registry.create(ADMIN, "configmaps", _named("e"), "kube-public")
+    token = first["metadata"]["continue"]
+    second = registry.list(
+        ADMIN, "configmaps", "kube-public", options=ListOptions(limit=9, continue_=token)
+    )
+    assert [i["metadata"]["name"] for i in second["items"]] == ["c", "d", "e", "kube-root-ca.crt"]
+    version = first["metadata"]["resourceVersion"]
+    assert second["metadata"] == {"resourceVersion": version}
+    for bad, code in (
+        (ListOptions(continue_="!!"), 400),
+        (ListOptions(continue_="e30"), 400),
+        (ListOptions(resource_version="99999"), 410),
+        (ListOptions(resource_version="x"), 400),
+    ):
+        assert refusal(registry.list, ADMIN, "configmaps", options=bad).code == code
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda r: r.get(ADMIN, "pods", "a", "default"), 404),
+        (lambda r: r.get(ADMIN, "gadgets", "a"), 404),
+        (lambda r: r.get(ADMIN, "pods", "a", "default", subresource="nope"), 404),
+        (lambda r: r.list(ADMIN, "tokenreviews.authentication.k8s.io"), 405),
+        (
+            lambda r: r.list(ADMIN, "pods", options=ListOptions(field_selector="spec.color=red")),
+            400,
+        ),
+        (lambda r: r.list(ADMIN, "pods", options=ListOptions(label_selector="a in")), 400),
+        (lambda r: r.delete(ADMIN, "namespaces", "default"), 403),
+    ],
+)
+def test_what_cannot_be_asked(call: Any, code: int) -> None:
+    assert refusal(call, make_registry()).code == code
+
+
+# -- deletion ------------------------------------------------------------------------------------
+
+
+def test_a_bound_pod_goes_gracefully_and_its_node_removes_it() -> None:
+    clock = SetClock()
+    registry = make_registry(clock=clock)
+    bound_pod(registry)
+    marked = registry.delete(ADMIN, "pods", "web", "default")
+    meta = marked["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == 30
+    assert meta["deletionTimestamp"] == "2023-11-14T22:13:50Z"
+    assert meta["generation"] == 2
+    clock.time = START + 10
+    version = meta["resourceVersion"]
+    for grace in (None, 40):
+        options = DeleteOptions(grace_period_seconds=grace)
+        again = registry.delete(ADMIN, "pods", "web", "default", options)
+        assert again["metadata"]["resourceVersion"] == version, "it may only shrink"
+    options = DeleteOptions(grace_period_seconds=5)
+    shorter = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
+    assert shorter["deletionGracePeriodSeconds"] == 5
+    assert shorter["deletionTimestamp"] == "2023-11-14T22:13:25Z"
+    options = DeleteOptions(grace_period_seconds=0, uid=meta["uid"])
+    registry.delete(NODE, "pods", "web", "default", options)
+    assert refusal(registry.get, ADMIN, "pods", "web", "default").code == 404
+
+
+@pytest.mark.parametrize("how", ["unbound", "succeeded", "forced"])
+def test_pods_that_nobody_must_stop_go_at_once(how: str) -> None:
+    registry = make_registry()
+    if how == "unbound":
+        registry.create(ADMIN, "pods", pod(), "default")
+    else:
+        bound_pod(registry)
+    if how == "succeeded":
+        patch = {"status": {"phase": "Succeeded"}}
+        registry.patch(ADMIN, "pods", "web", patch, "default", subresource="status")
+    options = DeleteOptions(grace_period_seconds=0 if how == "forced" else None)
+    registry.delete(ADMIN, "pods", "web", "default", options)
+    assert registry.find("pods", "default", "web") is None
+
+
+def test_a_negative_grace_period_is_one_second() -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    options = DeleteOptions(grace_period_seconds=-3)
+    meta = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == 1
+
+
+def test_a_grace_period_of_all_the_bits_there_are() -> None:
+    clock = SetClock()
+    registry = make_registry(clock=clock)
+    bound_pod(registry)
+    options = DeleteOptions(grace_period_seconds=2**62)
+    meta = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == 2**62
+    assert meta["deletionTimestamp"] == "2091-12-03T01:27:27Z"
+    clock.time = START + 10
+    options = DeleteOptions(grace_period_seconds=5)
+    meta = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == 5
+    assert meta["deletionTimestamp"] == "2023-11-14T22:13:25Z"
+
+
+def test_preconditions_of_a_delete() -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    for options in (DeleteOptions(uid="x"), DeleteOptions(resource_version="1")):
+        error = refusal(registry.delete, ADMIN, "pods", "web", "default", options)
+        assert (error.code, error.reason) == (409, "Conflict")
+
+
+def test_finalizers_hold_until_the_list_is_empty() -> None:
+    registry = make_registry()
+    obj = {"metadata": {"name": "c", "finalizers": ["a.b/c"]}}
+    registry.create(ADMIN, "configmaps", obj, "default")
+    assert registry.delete(ADMIN, "configmaps", "c", "default")["metadata"]["deletionTimestamp"]
+    registry.patch(ADMIN, "configmaps", "c", {"data": {"still": "here"}}, "default")
+    patch = {"metadata": {"finalizers": None}}
+    kind = "application/merge-patch+json"
+    registry.patch(ADMIN, "configmaps", "c", patch, "default", patch_type=kind)
+    assert registry.find("configmaps", "default", "c") is None
+
+
+def test_a_pod_with_finalizers_outlives_its_node_s_delete() -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    patch = {"metadata": {"finalizers": ["a.b/c"]}}
+    registry.patch(ADMIN, "pods", "web", patch, "default")
+    registry.delete(ADMIN, "pods", "web", "default")
+    registry.delete(NODE, "pods", "web", "default", DeleteOptions(grace_period_seconds=0))
+    held = registry.find("pods", "default", "web")
+    assert held is not None and held["metadata"]["deletionGracePeriodSeconds"] == 0
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c"]}}
+    registry.patch(ADMIN, "pods", "web", patch, "default")
+    assert registry.find("pods", "default", "web") is None
+
+
+def test_delete_collection_takes_what_is_selected() -> None:
+    registry = make_registry()
+    for name in ("a", "b"):
+        labelled = {"metadata": {"name": name, "labels": {"n": name}}}
+        registry.create(ADMIN, "secrets", labelled, "default")
+    gone = registry.delete_collection(
+        ADMIN, "secrets", "default", chosen=ListOptions(label_selector="n=a")
+    )
+    assert [item["metadata"]["name"] for item in gone["items"]] == ["a"]
+    left = registry.list(ADMIN, "secrets", "default")["items"]
+    assert [item["metadata"]["name"] for item in left] == ["b"]
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+def test_a_namespace_goes_with_its_content_pods_gracefully() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "namespaces", _named("x"))
+    assert registry.find("serviceaccounts", "x", "default")
+    assert registry.find("configmaps", "x", "kube-root-ca.crt")
+    registry.create(ADMIN, "pods", pod("p"), "x")
+    target = {"target": {"name": "n1"}}
+    registry.create(ADMIN, "pods", target, "x", name="p", subresource="binding")
+    marked = registry.delete(ADMIN, "namespaces", "x")
+    assert marked["status"]["phase"] == "Terminating"
+    assert registry.list(ADMIN, "configmaps", "x")["items"] == []
+    killing = {
+        **_named("p.1"),
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "x"},
+        "reason": "Killing",
+    }
+    for who, resource, obj in ((ADMIN, "secrets", _named("s")), (NODE, "events", killing)):
+        error = refusal(registry.create, who, resource, obj, "x")
+        assert error.code == 403
+        assert error.details["causes"][0]["reason"] == "NamespaceTerminating"
+    registry.delete(NODE, "pods", "p", "x", DeleteOptions(grace_period_seconds=0))
+    assert registry.find("namespaces", "", "x") is None
+    registry.create(ADMIN, "namespaces", _named("x"))
+    assert registry.find("serviceaccounts", "x", "default")
+
+
+def test_what_every_namespace_has_comes_back() -> None:
+    registry = make_registry()
+    registry.delete(ADMIN, "serviceaccounts", "default", "default")
+    assert registry.find("serviceaccounts", "default", "default")
+
+
+def test_a_namespace_that_was_going_goes_on_after_a_restart(tmp_path: Path) -> None:
+    registry = make_registry(str(tmp_path / "db"))
+    registry.create(ADMIN, "namespaces", _named("x"))
+    entry = registry.find("namespaces", "", "x")
+    assert entry is not None
+    meta = {**entry["metadata"], "deletionTimestamp": "2023-11-14T22:13:20Z"}
+    registry.store.subscribe(lambda _: None)
+    registry.store._listeners.clear()  # the process dies right after this write
+    registry.store.put("namespaces", "", "x", {**entry, "metadata": meta})
+    registry.store.close()
+    again = make_registry(str(tmp_path / "db"))
+    assert again.find("namespaces", "", "x") is None
+    assert list(again.store.entries("configmaps", "x")) == []
+
+
+# -- the rest ------------------------------------------------------------------------------------
+
+
+def test_binding() -> None:
+    registry = make_registry()
+    bound = bound_pod(registry)
+    assert bound["spec"]["nodeName"] == "n1"
+    condition = bound["status"]["conditions"][0]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+    target = {"target": {"name": "n2"}}
+    call = (ADMIN, "pods", target, "default")
+    error = refusal(registry.create, *call, name="web", subresource="binding")
+    assert error.code == 409 and 'already assigned to node "n1"' in error.message
+    assert refusal(registry.create, *call, name="no", subresource="binding").code == 404
+
+
+def test_eviction_acts_as_delete() -> None:
+    registry = make_registry()
+    bound_pod(registry)
+    for version in ("policy/v1", "policy/v1beta1"):
+        eviction = {
+            "apiVersion": version,
+            "kind": "Eviction",
+            "metadata": {"name": "web"},
+            "deleteOptions": {"gracePeriodSeconds": 7},
+        }
+        registry.create(ADMIN, "pods", eviction, "default", name="web", subresource="eviction")
+    evicted = registry.get(ADMIN, "pods", "web", "default")
+    assert evicted["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+def test_ephemeral_containers_and_resize_have_their_own_paths() -> None:
+    registry = make_registry()
+    small = {"requests": {"cpu": "100m"}}
+    bound_pod(registry, containers=[{"name": "c", "image": "b:1", "resources": small}])
+    debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "b:1"}]}}
+    assert refusal(registry.patch, ADMIN, "pods", "web", debug, "default").code == 422
+    after = registry.patch(
+        ADMIN, "pods", "web", debug, "default", subresource="ephemeralcontainers"
+    )
+    assert after["spec"]["ephemeralContainers"][0]["imagePullPolicy"] == "IfNotPresent"
+    bigger = {"resources": {"requests": {"cpu": "200m"}}, "name": "c"}
+    resize = {"spec": {"containers": [bigger]}}
+    assert refusal(registry.patch, ADMIN, "pods", "web", resize, "default").code == 422
+    after = registry.patch(ADMIN, "pods", "web", resize, "default", subresource="resize")
+    assert after["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "200m"}
+    assert after["metadata"]["generation"] == 3
+
+
+def test_secrets_fold_string_data() -> None:
+    registry = make_registry()
+    obj = _named("s", data={"a": "MQ=="}, stringData={"a": "2", "b": "3"})
+    made = registry.create(ADMIN, "secrets", obj, "default")
+    assert "stringData" not in made
+    assert {k: base64.b64decode(v) for k, v in made["data"].items()} == {"a": b"2", "b": b"3"}
+    after = registry.patch(ADMIN, "secrets", "s", {"stringData": {"b": "4"}}, "default")
+    assert base64.b64decode(after["data"]["b"]) == b"4"
+
+
+def test_services_get_addresses_once() -> None:
+    registry = make_registry(service_cidr="10.0.0.0/29")
+    ports = [{"port": 80}]
+
+    def make(name: str, **spec: Any) -> Any:
+        obj = _named(name, spec={"ports": ports, **spec})
+        return registry.create(ADMIN, "services", obj, "default")["spec"]
+
+    assert registry.get(ADMIN, "services", "kubernetes", "default")["spec"]["clusterIP"] == (
+        "10.0.0.1"
+    )
+    assert make("a")["clusterIP"] == "10.0.0.2"
+    assert make("h", clusterIP="None")["clusterIP"] == "None"
+    assert make("n", type="NodePort")["ports"][0]["nodePort"] == 30000
+    for bad in ({"clusterIP": "10.0.0.2"}, {"clusterIP": "192.168.0.1"}):
+        with pytest.raises(ApiError) as caught:
+            make("b", **bad)
+        assert caught.value.code == 422
+    update = _named("a", spec={"ports": [{"port": 81}]})
+    kept = registry.update(ADMIN, "services", update, "default")
+    assert kept["spec"]["clusterIP"] == "10.0.0.2"
+    for name in "cde":
+        make(name)
+    assert "range is full" in refusal(make, "f").message
+
+
+def test_events_expire_after_an_hour_since_their_last_write() -> None:
+    clock = SetClock()
+    registry = make_registry(clock=clock)
+    about = {"involvedObject": {"namespace": "default", "name": "p"}}
+    for name in ("old", "renewed"):
+        registry.create(ADMIN, "events", _named(name, **about), "default")
+    clock.time += 3000
+    registry.patch(ADMIN, "events", "renewed", {"count": 2}, "default")
+    clock.time += 700
+    assert registry.expire_events() == 1
+    left = registry.list(ADMIN, "events")["items"]
+    assert [event["metadata"]["name"] for event in left] == ["renewed"]
+
+
+def test_leases_are_created_by_put_and_need_a_version_after() -> None:
+    registry = make_registry()
+    lease = _named("n1", spec={"holderIdentity": "n1"})
+    registry.update(NODE, "leases", lease, "kube-node-lease")
+    renewed = _named("n1", spec={"holderIdentity": "n1", "leaseDurationSeconds": 40})
+    assert refusal(registry.update, NODE, "leases", renewed, "kube-node-lease").code == 422
+    found = registry.get(NODE, "leases", "n1", "kube-node-lease")
+    registry.update(NODE, "leases", {**found, "spec": renewed["spec"]}, "kube-node-lease")
+
+
+def test_new_nodes_keep_their_status_and_are_tainted_until_ready() -> None:
+    registry = make_registry()
+    made = registry.create(NODE, "nodes", node("n1"))
+    assert made["status"]["capacity"]["cpu"] == "2"
+    taints = made["spec"]["taints"]
+    assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    registry = make_registry(str(tmp_path / "db"))
+    made = registry.create(ADMIN, "pods", pod("a"), "default")
+    revision = registry.store.revision
+    registry.store.close()
+    again = make_registry(str(tmp_path / "db"))
+    assert again.get(ADMIN, "pods", "a", "default") == made
+    assert again.store.revision == revision, "a second start has nothing to write"
+    event = again.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=str(revision - 1))
+    ).take()[0]
+    assert event.object["code"] == 410

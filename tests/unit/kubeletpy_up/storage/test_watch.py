@@ -1,0 +1,181 @@
+"""Watches: what a watcher is told, from where, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.requests import ADMIN, DeleteOptions
+from kubeletpy_up.storage import watch
+from kubeletpy_up.storage.watch import Subscription
+from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod, refusal
+from tests.virtual_time import on_virtual_time
+
+
+def _seen(subscription: Subscription) -> list[tuple[str, str]]:
+    return [(e.type, e.object["metadata"].get("name", "")) for e in subscription.take()]
+
+
+def test_it_begins_with_what_is_there_then_what_happens() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    subscription = registry.watch(ADMIN, "pods")
+    registry.create(ADMIN, "pods", pod("b"), "default")
+    registry.patch(ADMIN, "pods", "a", {"metadata": {"labels": {"x": "y"}}}, "default")
+    registry.delete(ADMIN, "pods", "b", "default")
+    assert _seen(subscription) == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("MODIFIED", "a"),
+        ("DELETED", "b"),
+    ]
+
+
+def test_from_a_list_on_nothing_is_missed_or_repeated() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    version = registry.list(ADMIN, "pods")["metadata"]["resourceVersion"]
+    registry.create(ADMIN, "pods", pod("b"), "default")
+    subscription = registry.watch(ADMIN, "pods", options=ListOptions(resource_version=version))
+    registry.create(ADMIN, "pods", pod("c"), "default")
+    assert _seen(subscription) == [("ADDED", "b"), ("ADDED", "c")]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"label_selector": "x=1"}, [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]),
+        ({"label_selector": "x!=1"}, [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")]),
+        ({"field_selector": "metadata.name=b"}, []),
+    ],
+)
+@pytest.mark.parametrize("replayed", [False, True])
+def test_selector_transitions(
+    selector: dict[str, Any], expected: list[tuple[str, str]], replayed: bool
+) -> None:
+    registry = make_registry()
+    start = str(registry.store.revision)
+    options = ListOptions(resource_version=start, **selector)
+    live = registry.watch(ADMIN, "pods", options=options)
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    for labels in ({"x": "1"}, {"x": "1", "y": "2"}, {"x": "3"}):
+        registry.patch(ADMIN, "pods", "a", {"metadata": {"labels": labels}}, "default")
+    if replayed:
+        live = registry.watch(ADMIN, "pods", options=options)
+    assert _seen(live) == expected
+
+
+def test_the_end_of_what_was_never_asked_for_is_no_news() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    subscription = registry.watch(
+        ADMIN, "pods", "default", options=ListOptions(label_selector="x=1")
+    )
+    elsewhere = registry.watch(ADMIN, "pods", "kube-system")
+    registry.delete(ADMIN, "pods", "a", "default")
+    assert _seen(subscription) == _seen(elsewhere) == []
+
+
+def test_an_expired_version_is_an_error_event_with_410() -> None:
+    registry = make_registry()
+    subscription = registry.watch(ADMIN, "pods", options=ListOptions(resource_version="999999"))
+    (event,) = subscription.take()
+    assert (event.type, event.object["code"], event.object["reason"]) == ("ERROR", 410, "Expired")
+    assert len(registry.watchers) == 0
+
+
+def test_initial_events_end_with_an_annotated_bookmark() -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    subscription = registry.watch(
+        ADMIN,
+        "pods",
+        options=ListOptions(send_initial_events=True, match="NotOlderThan", bookmarks=True),
+    )
+    added, bookmark = subscription.take()
+    assert added.type == "ADDED"
+    assert bookmark.type == "BOOKMARK"
+    assert bookmark.object["metadata"] == {
+        "resourceVersion": str(registry.store.revision),
+        "annotations": {"k8s.io/initial-events-end": "true"},
+    }
+    assert (
+        refusal(registry.watch, ADMIN, "pods", options=ListOptions(send_initial_events=True)).code
+        == 400
+    )
+
+
+@on_virtual_time
+async def test_bookmarks_while_nothing_happens_and_the_timeout() -> None:
+    registry = make_registry()
+    start = str(registry.store.revision)
+    subscription = registry.watch(
+        ADMIN,
+        "pods",
+        options=ListOptions(resource_version=start, bookmarks=True, timeout_seconds=150),
+    )
+    registry.create(ADMIN, "configmaps", {"metadata": {"name": "c"}}, "default")
+    events = []
+    while (event := await subscription.next()) is not None:
+        events.append((event.type, event.object["metadata"]["resourceVersion"]))
+    assert set(events) == {("BOOKMARK", str(registry.store.revision))}
+    assert len(events) >= 2
+    assert asyncio.get_running_loop().time() == pytest.approx(150)
+
+
+@on_virtual_time
+async def test_a_change_wakes_the_watcher_at_once_and_close_ends_it() -> None:
+    registry = make_registry()
+    subscription = registry.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=str(registry.store.revision))
+    )
+    waiting = asyncio.create_task(subscription.next())
+    await asyncio.sleep(5)
+    registry.create(ADMIN, "pods", pod("a"), "default")
+    event = await waiting
+    assert event is not None and event.type == "ADDED"
+    waiting = asyncio.create_task(subscription.next())
+    await asyncio.sleep(0)
+    registry.close()
+    assert await waiting is None
+    assert len(registry.watchers) == 0
+
+
+@on_virtual_time
+async def test_too_slow_a_watcher_is_ended_and_can_resume(monkeypatch: Any) -> None:
+    monkeypatch.setattr(watch, "QUEUE_LIMIT", 3)
+    registry = make_registry()
+    subscription = registry.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=str(registry.store.revision))
+    )
+    for index in range(6):
+        registry.create(ADMIN, "pods", pod(f"p{index}"), "default")
+    got = []
+    while (event := await subscription.next()) is not None:
+        got.append(event.object["metadata"])
+    subscription.close()
+    assert [meta["name"] for meta in got] == ["p0", "p1", "p2"]
+    again = registry.watch(
+        ADMIN, "pods", options=ListOptions(resource_version=got[-1]["resourceVersion"])
+    )
+    assert [name for _, name in _seen(again)] == ["p3", "p4", "p5"]
+
+
+def test_events_of_both_apis_are_the_same_objects() -> None:
+    registry = make_registry()
+    new = registry.watch(ADMIN, "events.events.k8s.io", "default")
+    old = registry.watch(ADMIN, "events", "default")
+    web = bound_pod(registry)
+    about = {"kind": "Pod", "name": "web", "namespace": "default", "uid": web["metadata"]["uid"]}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "message": "hi", "reason": "R"}
+    registry.create(ADMIN, "events", event, "default")
+    (seen,) = new.take()
+    assert (seen.object["note"], seen.object["regarding"]["name"]) == ("hi", "web")
+    assert seen.object["apiVersion"] == "events.k8s.io/v1"
+    (seen,) = old.take()
+    assert (seen.object["message"], seen.object["apiVersion"]) == ("hi", "v1")
+    registry.delete(ADMIN, "events", "e", "default", DeleteOptions())
+    assert [e.type for e in new.take()] == ["DELETED"]

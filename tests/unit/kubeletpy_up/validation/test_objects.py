@@ -1,0 +1,513 @@
+"""Validation: each rule's cause, in the API server's words."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubeletpy_up import resources
+from kubeletpy_up.defaults import pods as pod_defaults
+from kubeletpy_up.schema import decode as schema
+from kubeletpy_up.validation import objects as pod_validation
+
+Pod = dict[str, Any]
+Change = Callable[[Pod], object]
+
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
+def resource(name: str) -> resources.ResourceInfo:
+    found = resources.find(name)
+    assert found is not None
+    return found
+
+
+def pod() -> Pod:
+    return {
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i:1",
+                    "ports": [{"containerPort": 80}],
+                    "resources": {"limits": {"cpu": "1"}},
+                    "env": [{"name": "A", "value": "b"}],
+                    "volumeMounts": [{"name": "v", "mountPath": "/x"}],
+                    "livenessProbe": {"httpGet": {"port": 80}},
+                }
+            ],
+            "volumes": [{"name": "v"}],
+        },
+    }
+
+
+def ready(obj: Pod) -> Pod:
+    decoded, _ = schema.decode(resource("pods"), obj, "Strict")
+    return pod_defaults.apply_defaults(resource("pods"), decoded)
+
+
+def causes(change: Change) -> list[str]:
+    obj = pod()
+    change(obj)
+    found = pod_validation.validate_create(resource("pods"), ready(obj))
+    return [f"{cause.field}: {cause.message}" for cause in found]
+
+
+def first(obj: Pod) -> dict[str, Any]:
+    found: dict[str, Any] = obj["spec"]["containers"][0]
+    return found
+
+
+C0 = "spec.containers[0]"
+CASES: list[tuple[Change, list[str]]] = [
+    (lambda p: None, []),
+    (lambda p: first(p).pop("image"), [f"{C0}.image: Required value"]),
+    (lambda p: first(p).pop("name"), [f"{C0}.name: Required value"]),
+    (lambda p: first(p).update(name="Foo"), [f'{C0}.name: Invalid value: "Foo": {LABEL}']),
+    (
+        lambda p: first(p).update(image=" i"),
+        [f'{C0}.image: Invalid value: " i": must not have leading or trailing whitespace'],
+    ),
+    (lambda p: p["spec"].pop("containers"), ["spec.containers: Required value"]),
+    (
+        lambda p: p["spec"]["containers"].append({"name": "c", "image": "i"}),
+        ['spec.containers[1].name: Duplicate value: "c"'],
+    ),
+    (
+        lambda p: p["spec"].update(restartPolicy="Sometimes"),
+        [
+            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", '
+            '"OnFailure", "Never"'
+        ],
+    ),
+    (
+        lambda p: first(p).update(imagePullPolicy="X"),
+        [
+            f'{C0}.imagePullPolicy: Unsupported value: "X": supported values: "Always", '
+            '"IfNotPresent", "Never"'
+        ],
+    ),
+    (
+        lambda p: first(p)["volumeMounts"][0].update(name="z"),
+        [f'{C0}.volumeMounts[0].name: Not found: "z"'],
+    ),
+    (
+        lambda p: first(p)["volumeMounts"].append({"name": "v", "mountPath": "/x"}),
+        [f'{C0}.volumeMounts[1].mountPath: Invalid value: "/x": must be unique'],
+    ),
+    (
+        lambda p: first(p)["volumeMounts"][0].update(subPath="../x"),
+        [f"{C0}.volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'"],
+    ),
+    (
+        lambda p: first(p)["ports"][0].update(containerPort=70000),
+        [
+            f"{C0}.ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, "
+            "inclusive"
+        ],
+    ),
+    (
+        lambda p: first(p)["ports"][0].update(protocol="HTTP"),
+        [
+            f'{C0}.ports[0].protocol: Unsupported value: "HTTP": supported values: "SCTP", '
+            '"TCP", "UDP"'
+        ],
+    ),
+    (
+        lambda p: first(p)["ports"].extend([{"containerPort": 1, "hostPort": 9}] * 2),
+        [f'{C0}.ports[2].hostPort: Duplicate value: "TCP//9"'],
+    ),
+    (
+        lambda p: p["spec"].update(hostNetwork=True) or first(p)["ports"][0].update(hostPort=81),
+        [
+            f"{C0}.ports[0].hostPort: Invalid value: 81: must match `containerPort` when "
+            "`hostNetwork` is true"
+        ],
+    ),
+    (
+        lambda p: first(p)["env"].append({"name": "a=b"}),
+        [
+            f'{C0}.env[1].name: Invalid value: "a=b": a valid environment variable name must '
+            "consist only of printable ASCII characters other than '='"
+        ],
+    ),
+    (
+        lambda p: first(p)["env"][0].update(valueFrom={"secretKeyRef": {"name": "s", "key": "k"}}),
+        [
+            f'{C0}.env[0].valueFrom: Invalid value: "": may not be specified when `value` is not '
+            "empty"
+        ],
+    ),
+    (
+        lambda p: first(p)["resources"].update(requests={"cpu": "2"}),
+        [
+            f'{C0}.resources.requests: Invalid value: "2": must be less than or equal to cpu '
+            "limit of 1"
+        ],
+    ),
+    (
+        lambda p: first(p)["resources"]["limits"].update(cpu="-1"),
+        [
+            f'{C0}.resources.{kind}[cpu]: Invalid value: "-1": must be greater than or equal to 0'
+            for kind in ("limits", "requests")
+        ],
+    ),
+    (
+        lambda p: first(p)["resources"].update(requests={"gpu": "1"}),
+        [
+            f'{C0}.resources.requests[gpu]: Invalid value: "gpu": must be a standard resource '
+            "for containers"
+        ],
+    ),
+    (
+        lambda p: first(p)["livenessProbe"].update(periodSeconds=-1),
+        [
+            f"{C0}.livenessProbe.periodSeconds: Invalid value: -1: must be greater than or equal "
+            "to 0"
+        ],
+    ),
+    (
+        lambda p: first(p)["livenessProbe"].update(successThreshold=2),
+        [f"{C0}.livenessProbe.successThreshold: Invalid value: 2: must be 1"],
+    ),
+    (
+        lambda p: first(p).update(readinessProbe={}),
+        [f"{C0}.readinessProbe: Required value: must specify a handler type"],
+    ),
+    (
+        lambda p: first(p)["livenessProbe"].update(tcpSocket={"port": 1}),
+        [f"{C0}.livenessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"],
+    ),
+    (
+        lambda p: first(p).update(restartPolicyRules=[{"action": "Restart"}]),
+        [
+            f"{C0}.restartPolicy: Required value: must specify restartPolicy when restart rules "
+            "are used",
+            f"{C0}.restartPolicyRules[0].exitCodes: Required value: must be specified",
+        ],
+    ),
+    (
+        lambda p: first(p).update(restartPolicy="Maybe"),
+        [
+            f'{C0}.restartPolicy: Unsupported value: "Maybe": supported values: "Always", '
+            '"Never", "OnFailure"'
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(
+            initContainers=[{"name": "c", "image": "x", "livenessProbe": {"exec": {}}}]
+        ),
+        [
+            'spec.initContainers[0].name: Duplicate value: "c"',
+            "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers "
+            "without restartPolicy=Always",
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(ephemeralContainers=[{"name": "e", "image": "x"}]),
+        ["spec.ephemeralContainers: Forbidden: cannot be set on create"],
+    ),
+    (
+        lambda p: p["spec"]["volumes"].append(
+            {"name": "w", "emptyDir": {}, "hostPath": {"path": "/"}}
+        ),
+        ["spec.volumes[1].hostPath: Forbidden: may not specify more than 1 volume type"],
+    ),
+    (
+        lambda p: p["spec"]["volumes"].append({"name": "v"}),
+        ['spec.volumes[1].name: Duplicate value: "v"'],
+    ),
+    (
+        lambda p: p["spec"].update(activeDeadlineSeconds=0),
+        [
+            "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, "
+            "inclusive"
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(dnsPolicy="None"),
+        ["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"],
+    ),
+    (
+        lambda p: p["spec"].update(dnsPolicy="None", dnsConfig={"searches": ["x"]}),
+        [
+            "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver "
+            "when `dnsPolicy` is None"
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(tolerations=[{"operator": "Equal"}]),
+        [
+            'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when '
+            '`key` is empty, which means "match all values and all keys"'
+        ],
+    ),
+    (
+        lambda p: first(p).update(securityContext={"procMount": "Unmasked"}),
+        [
+            f'{C0}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be '
+            "false to use `Unmasked`"
+        ],
+    ),
+    (
+        lambda p: (
+            p["spec"].update(hostUsers=False),
+            first(p).update(securityContext={"procMount": "Unmasked"}),
+        ),
+        [],
+    ),
+    (
+        lambda p: first(p).update(securityContext={"appArmorProfile": {"type": "Localhost"}}),
+        [
+            f"{C0}.securityContext.appArmorProfile.localhostProfile: Required value: must be set "
+            "when AppArmor type is Localhost"
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(
+            securityContext={"appArmorProfile": {"type": "Unconfined", "localhostProfile": "x"}}
+        ),
+        [
+            "spec.securityContext.appArmorProfile.localhostProfile: Invalid value: "
+            '"x": can only be set when AppArmor type is Localhost'
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(hostAliases=[{"ip": "x", "hostnames": ["ok"]}]),
+        [
+            'spec.hostAliases[0].ip: Invalid value: "x": must be a valid IP address, (e.g. '
+            "10.9.8.7 or 2001:db8::ffff)"
+        ],
+    ),
+    (
+        lambda p: p["spec"].update(securityContext={"runAsUser": -1}),
+        [
+            "spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, "
+            "inclusive"
+        ],
+    ),
+    (
+        lambda p: first(p).update(
+            securityContext={"privileged": True, "allowPrivilegeEscalation": False}
+        ),
+        [
+            f"{C0}.securityContext: Invalid value: "
+            '{"privileged":true,"allowPrivilegeEscalation":false}: cannot set '
+            "`allowPrivilegeEscalation` to false and `privileged` to true"
+        ],
+    ),
+    (
+        lambda p: p["metadata"].pop("name"),
+        ["metadata.name: Required value: name or generateName is required"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), CASES)
+def test_create(change: Change, expected: list[str]) -> None:
+    assert causes(change) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "part"),
+    [
+        (lambda p: p["metadata"].update(name="A"), "metadata.name", "RFC 1123 subdomain"),
+        (
+            lambda p: p["metadata"].update(labels={"a b": "c"}),
+            "metadata.labels",
+            "name part must consist of alphanumeric characters",
+        ),
+        (
+            lambda p: p["metadata"].update(labels={"a": "-"}),
+            "metadata.labels",
+            "a valid label must be an empty string or consist of",
+        ),
+        (
+            lambda p: p["metadata"].update(labels={"/a": "c"}),
+            "metadata.labels",
+            "prefix part must be non-empty",
+        ),
+        (
+            lambda p: p["metadata"].update(annotations={"a": "x" * 300_000}),
+            "metadata.annotations",
+            "Too long: may not be more than 262144 bytes",
+        ),
+    ],
+)
+def test_metadata(change: Change, field: str, part: str) -> None:
+    (cause,) = causes(change)
+    assert cause.startswith(field + ": ")
+    assert part in cause
+
+
+def updated(
+    change: Change, subresource: str = "", old_change: Change = lambda p: None
+) -> list[str]:
+    before = pod()
+    old_change(before)
+    old = ready(before)
+    new = copy.deepcopy(old)
+    change(new)
+    found = pod_validation.validate_update(resource("pods"), new, old, subresource)
+    return [f"{cause.field}: {cause.message}" for cause in found]
+
+
+UPDATABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)\nchanged: "
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda p: first(p).update(image="other"), []),
+        (lambda p: p["spec"].update(activeDeadlineSeconds=5), []),
+        (lambda p: p["spec"]["tolerations"].append({"operator": "Exists"}), []),
+        (
+            lambda p: p["spec"]["tolerations"].pop(),
+            [
+                "spec.tolerations: Forbidden: existing toleration can not be modified except its "
+                "tolerationSeconds"
+            ],
+        ),
+        (
+            lambda p: p["spec"].update(hostname="x"),
+            [f"spec: Forbidden: {UPDATABLE}spec.hostname"],
+        ),
+        (
+            lambda p: first(p)["env"][0].update(value="secret"),
+            [f"spec: Forbidden: {UPDATABLE}spec.containers[0].env[0].value"],
+        ),
+        (
+            lambda p: p["spec"]["containers"].append({**first(p), "name": "d", "ports": []}),
+            ["spec.containers: Forbidden: pod updates may not add or remove containers"],
+        ),
+        (
+            lambda p: p["metadata"].update(name="b"),
+            ['metadata.name: Invalid value: "b": field is immutable'],
+        ),
+    ],
+)
+def test_update(change: Change, expected: list[str]) -> None:
+    assert updated(change) == expected
+
+
+def test_deadline_only_shrinks() -> None:
+    def had(p: Pod) -> None:
+        p["spec"]["activeDeadlineSeconds"] = 10
+
+    def to(value: int | None) -> list[str]:
+        return updated(lambda p: p["spec"].update(activeDeadlineSeconds=value), "", had)
+
+    assert to(5) == []
+    assert "must be less than or equal to previous value" in to(11)[0]
+    assert "must not update from a positive integer to nil value" in to(None)[0]
+
+
+def test_ephemeral_containers_are_append_only() -> None:
+    one = {"name": "e", "image": "x", "imagePullPolicy": "Always", "resources": {}}
+    one["terminationMessagePolicy"] = "File"
+
+    def add(p: Pod) -> None:
+        p["spec"]["ephemeralContainers"] = [one]
+
+    assert updated(add, "ephemeralcontainers") == []
+    assert "`spec.containers[*].image`" in updated(add)[0]
+    before = {**ready(pod()), "spec": {**ready(pod())["spec"], "ephemeralContainers": [one]}}
+    for changed in ([], [{**one, "image": "y"}]):
+        new = {**before, "spec": {**before["spec"], "ephemeralContainers": changed}}
+        found = pod_validation.validate_update(resource("pods"), new, before, "ephemeralcontainers")
+        assert [cause.reason for cause in found] == ["FieldValueForbidden"]
+
+
+def test_resize_changes_cpu_and_memory_only() -> None:
+    def more_cpu(p: Pod) -> None:
+        first(p)["resources"] = {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
+
+    assert updated(more_cpu, "resize") == []
+    assert updated(lambda p: first(p).update(image="x"), "resize") == [
+        "spec: Forbidden: only cpu and memory resources are mutable"
+    ]
+    assert "QOS" in updated(lambda p: first(p).update(resources={}), "resize")[0]
+
+
+def test_terminated_containers_stay_terminated() -> None:
+    def status(state: dict[str, Any]) -> Change:
+        statuses = [{"name": "c", "state": state}]
+        return lambda p: p.update(status={"containerStatuses": statuses, "phase": "Running"})
+
+    def never(p: Pod) -> None:
+        p["spec"]["restartPolicy"] = "Never"
+        status({"terminated": {"exitCode": 1}})(p)
+
+    assert updated(status({"terminated": {"exitCode": 1}}), "status", never) == []
+    assert "non-terminated" in updated(status({"running": {}}), "status", never)[0]
+
+
+def check(plural: str, obj: dict[str, Any]) -> list[str]:
+    info = resource(plural)
+    filled = pod_defaults.apply_defaults(info, obj)
+    found = pod_validation.validate_create(info, filled)
+    return [f"{cause.field}: {cause.message}" for cause in found]
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "expected"),
+    [
+        ("configmaps", {"data": {"ok.key": "x"}}, ""),
+        ("configmaps", {"data": {"no/key": "x"}}, "data[no/key]: Invalid value"),
+        ("configmaps", {"data": {"..": "x"}}, "data[..]: Invalid value"),
+        ("configmaps", {"data": {"k": "x" * 1_100_000}}, ": Too long"),
+        ("secrets", {"type": "kubernetes.io/tls"}, "data[tls.crt]: Required value"),
+        (
+            "secrets",
+            {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "eA=="}},
+            'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>"',
+        ),
+        ("services", {"spec": {"ports": [{"port": 80}]}}, ""),
+        ("services", {"spec": {}}, "spec.ports: Required value"),
+        ("services", {"spec": {"ports": [{"port": 0}]}}, "spec.ports[0].port: Invalid value: 0"),
+        (
+            "services",
+            {"spec": {"ports": [{"port": 1}, {"port": 2}]}},
+            "spec.ports[0].name: Required value",
+        ),
+        ("namespaces", {"metadata": {"name": "a.b"}}, "metadata.name: Invalid value"),
+        (
+            "nodes",
+            {"spec": {"taints": [{"key": "a", "effect": "Never"}]}},
+            'spec.taints[0].effect: Unsupported value: "Never"',
+        ),
+        ("leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds: Invalid"),
+        ("runtimeclasses", {"handler": "Kata"}, 'handler: Invalid value: "Kata"'),
+    ],
+)
+def test_other_kinds(plural: str, body: dict[str, Any], expected: str) -> None:
+    metadata = {"name": "a", **body.get("metadata", {})}
+    found = check(plural, {**body, "metadata": metadata})
+    assert found[0].startswith(expected) if expected else found == []
+
+
+def test_immutable_data() -> None:
+    old = {"metadata": {"name": "a"}, "immutable": True, "data": {"a": "b"}}
+    new = {"metadata": {"name": "a"}, "data": {"a": "c"}}
+    found = pod_validation.validate_update(resource("configmaps"), new, old, "")
+    assert [cause.field for cause in found] == ["immutable", "data"]
+
+
+def test_secret_values_stay_out_of_messages() -> None:
+    value = "c2VjcmV0"
+    found = check("secrets", {"metadata": {"name": "A"}, "data": {"no/key": value}})
+    assert found
+    assert not any(value in line for line in found)

@@ -1,0 +1,172 @@
+"""The embedded API as one thing to start and stop: storage, registry, controllers and server.
+
+Everything it makes is in its data directory. Must never serve anything but loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeletpy.clock import Clock, SystemClock
+from kubeletpy.host import private_files
+from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
+from kubeletpy_up.controllers.node_lifecycle import NodeLifecycle
+from kubeletpy_up.controllers.scheduler import Scheduler
+from kubeletpy_up.http.server import Server
+from kubeletpy_up.pki import certificates, kubeconfig
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import ADMIN, Caller, node_caller
+from kubeletpy_up.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+_EXPIRE_SECONDS = 60.0
+_TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the API is and how to get in.
+
+    Attributes:
+        url: such as ``https://127.0.0.1:6443``.
+        admin_kubeconfig, node_kubeconfig: files, mode 0600.
+    """
+
+    url: str
+    admin_kubeconfig: Path
+    node_kubeconfig: Path
+
+
+class StaticTokens:
+    """The tokens of the kubeconfigs. Compares in constant time."""
+
+    def __init__(self, callers: dict[str, Caller]) -> None:
+        self._callers = [(token.encode(), caller) for token, caller in callers.items()]
+
+    def __call__(self, token: str) -> Caller | None:
+        """Whose token it is, or None."""
+        given = token.encode("utf-8", "replace")
+        found = None
+        for known, caller in self._callers:
+            if hmac.compare_digest(known, given):
+                found = caller
+        return found
+
+
+def _token(path: Path) -> str:
+    return private_files.read_or_make(path, _TOKEN_BYTES).hex()
+
+
+class LocalApi:
+    """A Kubernetes API for one node.
+
+    Args:
+        data_dir: for the database, certificates, keys and kubeconfigs; made if missing.
+        node_name: whose identity the node kubeconfig is.
+        port: to listen on; 0 for a free one.
+        strict: refuse what a real cluster's Node authorizer and NodeRestriction would.
+        service_account_volumes: mount service account tokens into pods.
+        certificate_lifetime: of what is signed for nodes, seconds at most.
+        clock: the time of day.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        node_name: str,
+        *,
+        port: int = 6443,
+        host: str = "127.0.0.1",
+        strict: bool = True,
+        service_account_volumes: bool = False,
+        certificate_lifetime: float = LIFETIME_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._dir = data_dir
+        self._node_name = node_name
+        self._address = (host, port)
+        self._strict = strict
+        self._mount_tokens = service_account_volumes
+        self._clock = clock or SystemClock()
+        self._store: Store | None = None
+        self._server: Server | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._lifetime = certificate_lifetime
+        self._controllers: list[Scheduler | NodeLifecycle | CertificateController] = []
+        self._certificates: CertificateController
+        self.registry: Registry
+
+    async def start(self) -> Endpoint:
+        """Start serving.
+
+        Raises:
+            StoreError: the database can't be opened.
+            CertificateError: a certificate can't be made, such as for the node's name.
+            OSError: the directory can't be written, or the port is taken.
+            ValueError: the host is not loopback.
+        """
+        self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tls = await asyncio.to_thread(certificates.ensure, self._dir / "pki", self._node_name)
+        self._store = Store(str(self._dir / "api.db"), self._clock)
+        try:
+            return await self._serve(self._store, tls)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _serve(self, store: Store, tls: certificates.Certificates) -> Endpoint:
+        self.registry = Registry(
+            self._clock,
+            store,
+            strict=self._strict,
+            service_account_volumes=self._mount_tokens,
+            signing_key=private_files.read_or_make(self._dir / "sa.key"),
+            root_ca=tls.ca_pem(),
+        )
+        admin, node = _token(self._dir / "admin.token"), _token(self._dir / "node.token")
+        callers = {admin: ADMIN, node: node_caller(self._node_name)}
+        self.registry.static_tokens = StaticTokens(callers)
+        self._certificates = CertificateController(self.registry, tls.authority, self._lifetime)
+        self._controllers = [
+            NodeLifecycle(self.registry),
+            Scheduler(self.registry),
+            self._certificates,
+        ]
+        for controller in self._controllers:
+            controller.start()
+        self._server = Server(self.registry, tls.server_context(), tls.client_context())
+        host, port = self._address
+        port = await self._server.start(host, port)
+        url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+        endpoint = Endpoint(url, self._dir / "admin.kubeconfig", self._dir / "node.kubeconfig")
+        user = node_caller(self._node_name).user
+        kubeconfig.write(endpoint.admin_kubeconfig, url, tls.ca_pem(), ADMIN.user, admin)
+        kubeconfig.write(endpoint.node_kubeconfig, url, tls.ca_pem(), user, node)
+        self._expire()
+        logger.info("The embedded API serves", extra={"url": url})
+        return endpoint
+
+    def _expire(self) -> None:
+        self.registry.expire_events()
+        self._certificates.expire()
+        self._expiry = asyncio.get_running_loop().call_later(_EXPIRE_SECONDS, self._expire)
+
+    async def stop(self) -> None:
+        """Stop serving; watches end at once. May be called more than once."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
+        for controller in self._controllers:
+            controller.stop()
+        self._controllers = []
+        if self._store is not None:
+            self._store.close()
+            self._store = None

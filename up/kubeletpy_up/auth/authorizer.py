@@ -1,0 +1,257 @@
+"""Who may do what: administrators everything, a node what the Node authorizer allows it.
+
+Pure: other objects come through a :class:`Lookup`. Source: docs/reference/api-server.md, ae. There
+is no RBAC here: service accounts may only ask about themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.auth.node_restriction import (
+    MIRROR_ANNOTATION,
+    claim_names,
+    config_map_names,
+    secret_names,
+)
+from kubeletpy_up.requests import Caller
+
+LEASE_NAMESPACE = "kube-node-lease"
+
+
+class Lookup(Protocol):
+    """The objects that a decision depends on."""
+
+    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
+        """One stored object."""
+        ...
+
+    def pods_on(self, node_name: str) -> Iterable[JSON]:
+        """All pods bound to a node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        verb: get, list, watch, create, update, patch, delete or deletecollection.
+        resource: key, such as ``pods`` or ``leases.coordination.k8s.io``.
+        namespace: empty for cluster-wide or for all namespaces.
+        name: empty for create, list and watch without ``metadata.name`` in the field selector.
+        node_selector: value of spec.nodeName in the field selector of a list or watch.
+        body: the object sent, for create and TokenRequests.
+    """
+
+    verb: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    node_selector: str = ""
+    body: JSON | None = None
+
+
+_READ = ("get", "list", "watch")
+_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
+_REVIEWS = (
+    "tokenreviews.authentication.k8s.io",
+    "subjectaccessreviews.authorization.k8s.io",
+    "localsubjectaccessreviews.authorization.k8s.io",
+)
+_SELF_REVIEWS = (
+    "selfsubjectreviews.authentication.k8s.io",
+    "selfsubjectaccessreviews.authorization.k8s.io",
+)
+
+
+def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool) -> str | None:
+    """None if the caller may, else why not."""
+    if caller.is_admin or request.resource in _SELF_REVIEWS:
+        return None
+    if caller.node_name:
+        return authorize_node(caller, request, lookup) if strict else None
+    if caller.is_joining and request.resource == _REQUESTS:
+        return _RULES[_REQUESTS](caller.user, request, lookup)
+    return "only administrators and nodes have permissions here (there is no RBAC)"
+
+
+def authorize_node(caller: Caller, request: Request, lookup: Lookup) -> str | None:
+    """The Node authorizer: None if the node may, else why not."""
+    rule = _RULES.get(request.resource)
+    if rule is None:
+        return f"node '{caller.node_name}' has no permissions for this resource"
+    return rule(caller.node_name, request, lookup)
+
+
+def _nodes(node: str, request: Request, _: Lookup) -> str | None:
+    if request.subresource not in ("", "status"):
+        return f"node '{node}' has no permissions for this subresource"
+    if request.verb == "create" and not request.subresource:
+        return None
+    allowed = ("get", "update", "patch") if request.subresource else (*_READ, "update", "patch")
+    if request.verb not in allowed:
+        return f"node '{node}' cannot {request.verb} nodes"
+    return None if request.name == node else f"node '{node}' cannot {request.verb} other nodes"
+
+
+def _pods(node: str, request: Request, lookup: Lookup) -> str | None:
+    verb, subresource = request.verb, request.subresource
+    if verb in ("list", "watch"):
+        if subresource == "" and request.node_selector == node:
+            return None
+        return f"can only list/watch pods with spec.nodeName field selector of '{node}'"
+    if verb == "create" and subresource == "":
+        return None
+    if verb == "create" and subresource == "eviction":
+        return _need_own_pod(node, request, lookup)
+    if verb == "get" and subresource == "":
+        if _own_pod(node, request, lookup):
+            return None
+        return f"no relationship found between node '{node}' and this object"
+    if verb in ("update", "patch") and subresource == "status":
+        return _need_own_pod(node, request, lookup)
+    if verb == "delete" and subresource == "":
+        return _need_own_pod(node, request, lookup)
+    return f"node '{node}' cannot {verb} pods{'/' if subresource else ''}{subresource}"
+
+
+def _own_pod(node: str, request: Request, lookup: Lookup) -> bool:
+    pod = lookup.find("pods", request.namespace, request.name)
+    return pod is not None and (pod.get("spec") or {}).get("nodeName") == node
+
+
+def _need_own_pod(node: str, request: Request, lookup: Lookup) -> str | None:
+    pod = lookup.find("pods", request.namespace, request.name)
+    if pod is None or _own_pod(node, request, lookup):
+        return None
+    return f"node '{node}' can only {request.verb} pods with spec.nodeName set to itself"
+
+
+def _related(
+    node: str, request: Request, lookup: Lookup, names: Callable[[JSON], set[str]]
+) -> bool:
+    return any(
+        request.name in names(pod)
+        for pod in lookup.pods_on(node)
+        if pod["metadata"].get("namespace") == request.namespace
+        and MIRROR_ANNOTATION not in (pod["metadata"].get("annotations") or {})
+    )
+
+
+def _referenced(
+    names: Callable[[JSON], set[str]], verbs: tuple[str, ...]
+) -> Callable[[str, Request, Lookup], str | None]:
+    def rule(node: str, request: Request, lookup: Lookup) -> str | None:
+        if request.subresource or request.verb not in verbs:
+            return f"can only read resources of this type by name: node '{node}'"
+        if not request.name:
+            return "No Object name found"
+        if _related(node, request, lookup, names):
+            return None
+        return f"no relationship found between node '{node}' and this object"
+
+    return rule
+
+
+def _volumes(node: str, request: Request, lookup: Lookup) -> str | None:
+    if request.verb != "get" or request.subresource:
+        return f"node '{node}' can only get persistentvolumes"
+    for pod in lookup.pods_on(node):
+        for name in claim_names(pod):
+            claim = lookup.find(
+                "persistentvolumeclaims", pod["metadata"].get("namespace", ""), name
+            )
+            if claim and (claim.get("spec") or {}).get("volumeName") == request.name:
+                return None
+    return f"no relationship found between node '{node}' and this object"
+
+
+def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
+    if (request.verb, request.subresource) == ("get", ""):
+        return _own_accounts(node, request, lookup)
+    if (request.verb, request.subresource) != ("create", "token"):
+        return f"node '{node}' can only get serviceaccounts and create tokens of them"
+    reference = _inside(request.body, "spec", "boundObjectRef")
+    if reference.get("kind") != "Pod" or not reference.get("name"):
+        return f'node "{node}" can only create tokens bound to a pod'
+    if not reference.get("uid"):
+        return f'node "{node}" requested a token with a pod binding without a uid'
+    pod = lookup.find("pods", request.namespace, str(reference["name"]))
+    if pod is None:
+        return f'no such pod "{reference["name"]}"'
+    if pod["metadata"]["uid"] != reference["uid"]:
+        return f"the UID in the bound object reference ({reference['uid']}) does not match"
+    spec: JSON = pod.get("spec") or {}
+    if spec.get("nodeName") != node:
+        return f'node "{node}" requested a token bound to a pod scheduled on a different node'
+    if spec.get("serviceAccountName") != request.name:
+        return f"no relationship found between node '{node}' and this object"
+    return None
+
+
+_own_accounts = _referenced(
+    lambda pod: {str((pod.get("spec") or {}).get("serviceAccountName") or "")}, ("get",)
+)
+"""KEP-4412: a node reads the accounts of its pods, for credential providers."""
+
+
+def _leases(node: str, request: Request, _: Lookup) -> str | None:
+    if request.verb not in ("get", "create", "update", "patch", "delete"):
+        return f"node '{node}' can only get, create, update, patch, or delete a node lease"
+    if request.namespace != LEASE_NAMESPACE:
+        return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+    body_name = _inside(request.body, "metadata").get("name")
+    if (request.name or body_name) != node:
+        return "can only access node lease with the same name as the requesting node"
+    return None
+
+
+def _inside(body: object, *path: str) -> JSON:
+    """An object within a client's object, whatever that is: nobody has looked at it yet."""
+    for key in path:
+        body = body.get(key) if isinstance(body, dict) else None
+    return body if isinstance(body, dict) else {}
+
+
+def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
+    def rule(node: str, request: Request, _: Lookup) -> str | None:
+        if request.verb in verbs and not request.subresource:
+            return None
+        return f"node '{node}' can only {', '.join(verbs)} these"
+
+    return rule
+
+
+def _csi_nodes(node: str, request: Request, _: Lookup) -> str | None:
+    if request.verb not in ("get", "create", "update", "patch", "delete"):
+        return f"node '{node}' can only get, create, update, patch, or delete a CSINode"
+    body_name = _inside(request.body, "metadata").get("name")
+    if (request.name or body_name) != node:
+        return "can only access CSINode with the same name as the requesting node"
+    return None
+
+
+_RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
+    "nodes": _nodes,
+    "pods": _pods,
+    "secrets": _referenced(lambda pod: secret_names(pod.get("spec") or {}), _READ),
+    "configmaps": _referenced(lambda pod: config_map_names(pod.get("spec") or {}), _READ),
+    "persistentvolumeclaims": _referenced(claim_names, ("get",)),
+    "persistentvolumes": _volumes,
+    "serviceaccounts": _accounts,
+    "leases.coordination.k8s.io": _leases,
+    "services": _allow(*_READ),
+    "runtimeclasses.node.k8s.io": _allow(*_READ),
+    "csidrivers.storage.k8s.io": _allow(*_READ),
+    "csinodes.storage.k8s.io": _csi_nodes,
+    "volumeattachments.storage.k8s.io": _allow("get"),
+    "events": _allow("create", "update", "patch"),
+    "events.events.k8s.io": _allow("create", "update", "patch"),
+    _REQUESTS: _allow("create", *_READ),
+    **{review: _allow("create") for review in _REVIEWS},
+}

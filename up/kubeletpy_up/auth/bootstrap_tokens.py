@@ -1,0 +1,70 @@
+"""Bootstrap tokens: with one a machine may ask for a node's first certificate, and no more. Pure.
+
+They are Secrets of type bootstrap.kubernetes.io/token in kube-system, as kubeadm makes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Callable
+
+from kubeletpy.api.times import parse_time
+from kubeletpy.api.types import JSON
+from kubeletpy_up.requests import BOOTSTRAP_GROUP, Caller
+
+NAMESPACE = "kube-system"
+TYPE = "bootstrap.kubernetes.io/token"
+_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+
+
+def looks_like_one(token: str) -> bool:
+    """Whether a bearer token has a bootstrap token's form."""
+    return _TOKEN.fullmatch(token) is not None
+
+
+def caller(token: str, find: Callable[[str, str, str], JSON | None], now: float) -> Caller | None:
+    """Who a bootstrap token is; None when it is unknown, has ended, or is not for this.
+
+    Args:
+        find: (resource key, namespace, name) -> object or None.
+        now: Unix seconds.
+    """
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        return None
+    identifier, secret = match.groups()
+    found = find("secrets", NAMESPACE, f"bootstrap-token-{identifier}")
+    if found is None or found.get("type") != TYPE or found["metadata"].get("deletionTimestamp"):
+        return None
+    data = {key: _text(value) for key, value in (found.get("data") or {}).items()}
+    known = data.get("token-secret", "")
+    if not hmac.compare_digest(known.encode(), secret.encode()):
+        return None
+    if data.get("token-id") != identifier or data.get("usage-bootstrap-authentication") != "true":
+        return None
+    if data.get("expiration") and _ended(data["expiration"], now):
+        return None
+    extra = [each for each in data.get("auth-extra-groups", "").split(",") if each]
+    if not all(_EXTRA_GROUP.fullmatch(each) for each in extra):
+        return None
+    return Caller(
+        f"system:bootstrap:{identifier}", (BOOTSTRAP_GROUP, *extra, "system:authenticated")
+    )
+
+
+def _text(value: object) -> str:
+    try:
+        return base64.b64decode(str(value)).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _ended(moment: str, now: float) -> bool:
+    try:
+        return parse_time(moment) <= now
+    except ValueError:
+        return True

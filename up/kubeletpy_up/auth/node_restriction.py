@@ -1,0 +1,188 @@
+"""What a node may change: the NodeRestriction admission's rules as functions. Pure.
+
+Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, or None.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.api import node_labels
+from kubeletpy.api.types import JSON
+from kubeletpy_up.pki.csr_rules import SIGNERS
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+_OWN_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
+
+
+def _label_allowed(key: str) -> bool:
+    domain = key.rpartition("/")[0]
+    if not any(domain == d or domain.endswith("." + d) for d in _KUBERNETES_DOMAINS):
+        return True
+    if key in node_labels.OWN:
+        return True
+    return any(domain == p or domain.endswith("." + p) for p in _OWN_PREFIXES)
+
+
+def _changed(new: JSON, old: JSON | None, key: str) -> set[str]:
+    after: JSON = new["metadata"].get(key) or {}
+    before: JSON = (old["metadata"].get(key) or {}) if old else {}
+    return {k for k in after.keys() | before.keys() if after.get(k) != before.get(k)}
+
+
+def check_node(node_name: str, new: JSON, old: JSON | None) -> str | None:
+    """Creating or changing a Node object (main path or status)."""
+    if new["metadata"]["name"] != node_name:
+        return f'node "{node_name}" is not allowed to modify node "{new["metadata"]["name"]}"'
+    if new["metadata"].get("ownerReferences") != (
+        old["metadata"].get("ownerReferences") if old else None
+    ):
+        return f'node "{node_name}" is not allowed to modify ownerReferences'
+    forbidden = sorted(key for key in _changed(new, old, "labels") if not _label_allowed(key))
+    if forbidden:
+        return (
+            f'node "{node_name}" is not allowed to modify labels: {", ".join(forbidden)}'
+            if old
+            else f'node "{node_name}" is not allowed to set the following labels: '
+            + ", ".join(forbidden)
+        )
+    if old is not None:
+        after = (new.get("spec") or {}).get("taints") or []
+        if after != ((old.get("spec") or {}).get("taints") or []):
+            return f'node "{node_name}" is not allowed to modify taints'
+    return None
+
+
+def check_certificate_request(node_name: str, request: JSON, subject: str | None) -> str | None:
+    """Creating a CertificateSigningRequest: a node asks for itself only.
+
+    The signers of nodes only; who another request is for does not matter.
+
+    Args:
+        subject: the common name in the request; None when it can't be read.
+    """
+    if (request.get("spec") or {}).get("signerName") not in SIGNERS:
+        return None
+    if subject is None:
+        return "unable to parse csr"
+    if subject != f"system:node:{node_name}":
+        return f'can only create a node CSR with CN=system:node:{node_name}, not "{subject}"'
+    return None
+
+
+def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
+    """Changing a pod's status."""
+    if (old.get("spec") or {}).get("nodeName") != node_name:
+        return (
+            f'node "{node_name}" can only update pod status for pods with spec.nodeName '
+            "set to itself"
+        )
+    if _changed(new, old, "labels"):
+        return f'node "{node_name}" cannot update labels through pod status'
+    if new["metadata"].get("ownerReferences") != old["metadata"].get("ownerReferences"):
+        return f'node "{node_name}" cannot update ownerReferences through pod status'
+    return None
+
+
+def check_pod_create(node_name: str, pod: JSON, node: JSON | None) -> str | None:
+    """Creating a pod: only mirror pods of its own. ``node`` is its Node object."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    if MIRROR_ANNOTATION not in (meta.get("annotations") or {}):
+        return (
+            f'pod does not have "{MIRROR_ANNOTATION}" annotation, node "{node_name}" can only '
+            + ("create mirror pods")
+        )
+    if spec.get("nodeName") != node_name:
+        return f'node "{node_name}" can only create pods with spec.nodeName set to itself'
+    owners = meta.get("ownerReferences") or []
+    if len(owners) != 1:
+        return (
+            f'node "{node_name}" can only create pods with a single owner reference set to itself'
+        )
+    owner = owners[0]
+    if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node_name):
+        return f'node "{node_name}" can only create pods with an owner reference set to itself'
+    if not owner.get("controller"):
+        return (
+            f'node "{node_name}" can only create pods with a controller owner reference '
+            "set to itself"
+        )
+    if owner.get("blockOwnerDeletion"):
+        return f'node "{node_name}" must not set blockOwnerDeletion on an owner reference'
+    if node is None or owner.get("uid") != node["metadata"]["uid"]:
+        return f'node "{node_name}" UID mismatch: an owner reference must name the current Node'
+    referenced = _references(spec)
+    if referenced:
+        return f'node "{node_name}" can not create pods that reference {referenced}'
+    return None
+
+
+def _references(spec: JSON) -> str:
+    if spec.get("serviceAccountName"):
+        return "a service account"
+    if any(True for _ in secret_names(spec)):
+        return "secrets"
+    if any(True for _ in config_map_names(spec)):
+        return "configmaps"
+    if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
+        return "persistentvolumeclaims"
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    return ""
+
+
+def _containers(spec: JSON) -> list[JSON]:
+    return [
+        container
+        for key in ("initContainers", "containers", "ephemeralContainers")
+        for container in spec.get(key) or ()
+    ]
+
+
+def _env_references(spec: JSON, from_key: str, value_key: str) -> set[str]:
+    found: set[str] = set()
+    for container in _containers(spec):
+        for source in container.get("envFrom") or ():
+            found.add((source.get(from_key) or {}).get("name", ""))
+        for variable in container.get("env") or ():
+            reference = (variable.get("valueFrom") or {}).get(value_key) or {}
+            found.add(reference.get("name", ""))
+    return found
+
+
+_SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
+
+
+def secret_names(spec: JSON) -> set[str]:
+    """Names of all secrets that a pod spec refers to."""
+    found = _env_references(spec, "secretRef", "secretKeyRef")
+    found.update(reference.get("name", "") for reference in spec.get("imagePullSecrets") or ())
+    for volume in spec.get("volumes") or ():
+        found.add((volume.get("secret") or {}).get("secretName", ""))
+        found.add((volume.get("azureFile") or {}).get("secretName", ""))
+        csi = (volume.get("csi") or {}).get("nodePublishSecretRef") or {}
+        found.add(csi.get("name", ""))
+        for kind in _SECRET_VOLUMES:
+            found.add(((volume.get(kind) or {}).get("secretRef") or {}).get("name", ""))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            found.add((source.get("secret") or {}).get("name", ""))
+    return found - {""}
+
+
+def config_map_names(spec: JSON) -> set[str]:
+    """Names of all configMaps that a pod spec refers to."""
+    found = _env_references(spec, "configMapRef", "configMapKeyRef")
+    for volume in spec.get("volumes") or ():
+        found.add((volume.get("configMap") or {}).get("name", ""))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            found.add((source.get("configMap") or {}).get("name", ""))
+    return found - {""}
+
+
+def claim_names(pod: JSON) -> set[str]:
+    """Names of all persistent volume claims of a pod, those of ephemeral volumes too."""
+    found: set[str] = set()
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        found.add((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
+        if "ephemeral" in volume:
+            found.add(f"{pod['metadata']['name']}-{volume['name']}")
+    return found - {""}

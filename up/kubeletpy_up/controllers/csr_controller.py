@@ -1,0 +1,179 @@
+"""Approves and signs the certificate requests of nodes: what a cluster's controller manager does.
+
+Client certificates of nodes are approved by themselves, as kubeadm sets clusters up; serving
+certificates wait for ``kubectl certificate approve``. Must never sign what is not approved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Callable
+
+from kubeletpy.api.times import format_time, parse_time
+from kubeletpy.api.types import JSON
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import CertificateError, Names
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.pki import csr_rules
+from kubeletpy_up.pki.csr_rules import REQUESTS
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import CONTROLLER
+from kubeletpy_up.storage.history import Change
+
+logger = logging.getLogger(__name__)
+
+LIFETIME_S = 365 * 24 * 3600.0
+"""The controller manager's --cluster-signing-duration."""
+BACKDATE_S = 300.0
+RETRY_S = 30.0
+SHORT_S = 8 * 3600.0
+"""Certificates that live shorter are not backdated: there is little to take from."""
+
+
+class CertificateController:
+    """Approves and signs for a registry while it is started. Needs a running event loop.
+
+    Args:
+        authority: signs.
+        lifetime: of certificates at most, seconds.
+    """
+
+    def __init__(
+        self, registry: Registry, authority: KeyPair, lifetime: float = LIFETIME_S
+    ) -> None:
+        self._registry = registry
+        self._authority = authority
+        self._lifetime = lifetime
+        self._waiting: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin; requests that wait already are looked at next."""
+        self._unsubscribe = self._registry.store.subscribe(self._on_change)
+        for (_, name), _ in self._registry.store.entries(REQUESTS):
+            self._waiting[name] = None
+        self._woken.set()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
+
+    def stop(self) -> None:
+        """End. Requests stay as they are."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def expire(self) -> None:
+        """Remove requests that have been kept long enough."""
+        now = self._registry.clock.now()
+        old = [
+            name
+            for (_, name), entry in self._registry.store.entries(REQUESTS)
+            if csr_rules.kept_until(
+                entry.object, parse_time(entry.object["metadata"]["creationTimestamp"])
+            )
+            < now
+        ]
+        for name in old:
+            self._registry.delete(CONTROLLER, REQUESTS, name)
+
+    def _on_change(self, change: Change) -> None:
+        if change.resource == REQUESTS and change.type != "DELETED":
+            self._again(change.object["metadata"]["name"])
+
+    def _again(self, name: str) -> None:
+        if self._task is not None:
+            self._waiting[name] = None
+            self._woken.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._waiting:
+                name = next(iter(self._waiting))
+                del self._waiting[name]
+                try:
+                    await self._look(name)
+                except (ApiError, CertificateError, OSError) as error:
+                    logger.warning(
+                        "A certificate request was not handled",
+                        extra={"csr": name, "error": str(error)},
+                    )
+                    if isinstance(error, OSError):  # such as a full disk
+                        asyncio.get_running_loop().call_later(RETRY_S, self._again, name)
+                except Exception:  # the boundary of a request: the next one is handled all the same
+                    logger.exception("A certificate request broke its signer", extra={"csr": name})
+
+    async def _look(self, name: str) -> None:
+        found = self._registry.find(REQUESTS, "", name)
+        if found is None:
+            return
+        approving = csr_rules.waits_for_approval(found)
+        if not approving and not csr_rules.waits_for_signature(found):
+            return
+        from kubeletpy.host import x509  # loaded by now: the API's own certificates were looked at
+
+        pem = _request(found)
+        try:
+            names = await asyncio.to_thread(x509.read_request, pem)
+        except CertificateError as error:
+            self._fail(found, str(error))
+            return
+        if approving:
+            message = csr_rules.approval(found, names)
+            if message:
+                self._decide(found, "Approved", "AutoApproved", message, "approval")
+            return
+        refused = csr_rules.problem(found["spec"], names)
+        if refused:
+            self._fail(found, refused)
+            return
+        await self._sign(found, pem, names)
+
+    async def _sign(self, found: JSON, pem: bytes, names: Names) -> None:
+        from kubeletpy.host import signing
+
+        now = self._registry.clock.now()
+        wanted = found["spec"].get("expirationSeconds")
+        lifetime = min(self._lifetime, wanted) if wanted else self._lifetime
+        begin = now if lifetime < SHORT_S else now - BACKDATE_S
+        try:
+            certificate = await asyncio.to_thread(
+                signing.sign_request,
+                pem,
+                self._authority,
+                names,
+                usages=found["spec"]["usages"],
+                not_before=begin,
+                not_after=begin + lifetime,
+            )
+        except CertificateError as error:
+            self._fail(found, str(error))
+            return
+        status = {**found["status"], "certificate": base64.b64encode(certificate).decode()}
+        self._update({**found, "status": status}, "status")
+
+    def _fail(self, found: JSON, why: str) -> None:
+        self._decide(found, "Failed", "SignerValidationFailure", why, "status")
+
+    def _decide(self, found: JSON, kind: str, reason: str, message: str, path: str) -> None:
+        moment = format_time(self._registry.clock.now())
+        self._update(csr_rules.with_condition(found, kind, reason, message, moment), path)
+
+    def _update(self, changed: JSON, path: str) -> None:
+        name = changed["metadata"]["name"]
+        self._registry.update(CONTROLLER, REQUESTS, changed, name=name, subresource=path)
+
+
+def _request(found: JSON) -> bytes:
+    try:
+        return base64.b64decode(str(found["spec"].get("request") or ""))
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,185 @@
+"""The scheduler: binds each pending pod to a node it fits on, as soon as there is one.
+
+Event driven: it looks when a pod or a node changes, never by itself. Must never move a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+from kubeletpy_up.controllers.placement import Placement, pick_node
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.kinds import pods as pod_rules
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import SCHEDULER
+from kubeletpy_up.storage.history import Change
+
+logger = logging.getLogger(__name__)
+
+NAME = "default-scheduler"
+_TERMINAL = ("Succeeded", "Failed")
+
+
+def is_waiting(pod: JSON) -> bool:
+    """Whether a pod is ours to schedule."""
+    spec: JSON = pod.get("spec") or {}
+    return (
+        not spec.get("nodeName")
+        and not pod["metadata"].get("deletionTimestamp")
+        and not spec.get("schedulingGates")
+        and (spec.get("schedulerName") or NAME) == NAME
+        and (pod.get("status") or {}).get("phase") not in _TERMINAL
+    )
+
+
+class Scheduler:
+    """Schedules for a registry while it is started. Needs a running event loop."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pass: asyncio.Handle | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._reported: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Begin; pods that wait already are looked at next."""
+        self._loop = asyncio.get_running_loop()
+        self._unsubscribe = self._registry.store.subscribe(self._on_change)
+        self._soon()
+
+    def stop(self) -> None:
+        """End. Pods stay as they are."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._pass is not None:
+            self._pass.cancel()
+            self._pass = None
+        self._loop = None
+
+    def _on_change(self, change: Change) -> None:
+        if change.resource == "nodes":
+            self._soon()
+        elif change.resource == "pods":
+            if change.type == "DELETED":
+                self._reported.pop(change.object["metadata"]["uid"], None)
+            if change.type != "MODIFIED" or self._matters(change):
+                self._soon()
+
+    def _matters(self, change: Change) -> bool:
+        phase = (change.object.get("status") or {}).get("phase")
+        old = ((change.previous or {}).get("status") or {}).get("phase")
+        if (phase in _TERMINAL and old not in _TERMINAL) or is_waiting(change.object):
+            return True
+        return _given(change.object) != _given(change.previous or {})
+
+    def _soon(self) -> None:
+        # Not inside the write that told us: one pass for all that changes in this turn.
+        if self._loop is not None and self._pass is None:
+            self._pass = self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._pass = None
+        store = self._registry.store
+        waiting = [e.object for _, e in store.entries("pods") if is_waiting(e.object)]
+        if not waiting:
+            return
+        waiting.sort(key=_order)
+        nodes = [e.object for _, e in store.entries("nodes")]
+        for pod in waiting:
+            everything = (e.object for _, e in store.entries("pods"))
+            try:
+                self._settle(pod, pick_node(pod, nodes, everything))
+            except (ApiError, ValueError) as error:
+                about = pod["metadata"]
+                logger.warning(
+                    "A pod can't be scheduled",
+                    extra={
+                        "namespace": about["namespace"],
+                        "pod": about["name"],
+                        "error": str(error),
+                    },
+                )
+
+    def _settle(self, pod: JSON, placement: Placement) -> None:
+        about = pod["metadata"]
+        if placement.node:
+            binding = {
+                "metadata": {"name": about["name"], "uid": about["uid"]},
+                "target": {"kind": "Node", "name": placement.node},
+            }
+            self._registry.create(
+                SCHEDULER,
+                "pods",
+                binding,
+                about["namespace"],
+                name=about["name"],
+                subresource="binding",
+            )
+            self._reported.pop(about["uid"], None)
+            text = f"Successfully assigned {about['namespace']}/{about['name']} to {placement.node}"
+            self._event(pod, "Normal", "Scheduled", "Binding", text)
+            return
+        if self._reported.get(about["uid"]) == placement.message:
+            return
+        self._reported[about["uid"]] = placement.message
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": placement.message,
+        }
+        now = self._registry.clock.now()
+        changed = pod_rules.set_condition(pod, condition, now)
+        self._registry.update(
+            SCHEDULER, "pods", changed, about["namespace"], name=about["name"], subresource="status"
+        )
+        self._event(pod, "Warning", "FailedScheduling", "Scheduling", placement.message)
+
+    def _event(self, pod: JSON, kind: str, reason: str, action: str, message: str) -> None:
+        about = pod["metadata"]
+        now = self._registry.clock.now()
+        moment = format_time(now)
+        event = {
+            "metadata": {"name": f"{about['name']}.{int(now * 1e9):x}"},
+            "involvedObject": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": about["namespace"],
+                "name": about["name"],
+                "uid": about["uid"],
+                "resourceVersion": about["resourceVersion"],
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "action": action,
+            "source": {"component": NAME},
+            "reportingComponent": NAME,
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        try:
+            self._registry.create(SCHEDULER, "events", event, about["namespace"])
+        except ApiError as error:
+            logger.debug("An event was not written", extra={"error": str(error)})
+
+
+def _given(pod: JSON) -> list[JSON | None]:
+    """The resources of a pod's containers, wanted and real: a resize may leave room."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    holders = [spec, status, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    holders += [*(status.get("containerStatuses") or ())]
+    return [holder.get("resources") for holder in holders]
+
+
+def _order(pod: JSON) -> tuple[int, str, str]:
+    about = pod["metadata"]
+    priority = (pod.get("spec") or {}).get("priority") or 0
+    return (-priority, about["creationTimestamp"], about["name"])

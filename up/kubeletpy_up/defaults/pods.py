@@ -1,0 +1,74 @@
+"""What the API fills in: pods here, every other kind in :mod:`kubeletpy_up.defaults.others`.
+
+What a pod has by itself is in :mod:`kubeletpy.pods.defaults`, what needs to know other objects
+(service account tokens, priority classes) in :mod:`kubeletpy_up.kinds.pod_admission`. Pure;
+never changes its argument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubeletpy.pods import defaults
+from kubeletpy_up.defaults import others as object_defaults
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.resources import ResourceInfo
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_TOLERATION_SECONDS = 300
+_MIRROR = "kubernetes.io/config.mirror"  # a node's own pod: it has no service account
+
+
+def apply_defaults(resource: ResourceInfo, obj: JSON) -> JSON:
+    """The object with every default of its kind filled in (decoded objects only)."""
+    if (resource.group, resource.plural) == ("", "pods"):
+        return pod(obj)
+    return object_defaults.apply(resource, obj)
+
+
+def pod(obj: JSON) -> JSON:
+    """A pod with its defaults; the QoS class is left to admission."""
+    spec = pod_spec(obj.get("spec") or {})
+    if _MIRROR not in ((obj.get("metadata") or {}).get("annotations") or {}):
+        account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    filled = dict(obj, spec=spec)
+    if not (obj.get("status") or {}).get("phase"):
+        filled["status"] = {**(obj.get("status") or {}), "phase": "Pending"}
+    return filled
+
+
+def pod_spec(spec: JSON) -> JSON:
+    """A pod's spec with its defaults, and what admission gives every pod."""
+    filled = defaults.fill(
+        defaults.pod_spec(spec), {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
+    )
+    filled["tolerations"] = tolerations(spec.get("tolerations") or [])
+    return filled
+
+
+def tolerations(given: list[JSON]) -> list[JSON]:
+    """The given tolerations, and 300 s for a node that is not ready or can't be reached."""
+    filled = list(given)
+    for key in (_NOT_READY, _UNREACHABLE):
+        if not any(_tolerates_no_execute(toleration, key) for toleration in given):
+            filled.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _TOLERATION_SECONDS,
+                }
+            )
+    return filled
+
+
+def _tolerates_no_execute(toleration: JSON, key: str) -> bool:
+    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (
+        None,
+        "",
+        "NoExecute",
+    )

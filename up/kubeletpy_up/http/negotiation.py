@@ -1,0 +1,123 @@
+"""What the client can read: the Accept header, and answers in the form it asks for.
+
+Pure. JSON is all we write: as objects, Tables, or only their metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.errors import not_acceptable
+from kubeletpy_up.printers import tables
+from kubeletpy_up.resources import ResourceInfo
+
+OFFERED = ("application/json",)
+_PLAIN = frozenset({"application/json", "application/*", "*/*"})
+_TABLE_VERSIONS = frozenset({"v1", "v1beta1"})
+_MAX_ALTERNATIVES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to answer.
+
+    Attributes:
+        kind: ``object``, ``table``, ``partial`` or ``discovery`` (aggregated).
+        version: of the meta.k8s.io or apidiscovery.k8s.io group.
+    """
+
+    kind: Literal["object", "table", "partial", "discovery"] = "object"
+    version: str = "v1"
+
+
+def alternatives(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """The media types of an Accept header with their parameters, in the order given."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for part in accept.split(",")[:_MAX_ALTERNATIVES]:
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append((media.lower(), {key.lower(): value for key, _, value in pairs}))
+    return found
+
+
+def negotiate(accept: str) -> Form:
+    """The first form that we have.
+
+    Raises:
+        ApiError: 406.
+    """
+    if not accept.strip():
+        return Form()
+    for media, parameters in alternatives(accept):
+        if media not in _PLAIN:
+            continue
+        wanted, group = parameters.get("as"), parameters.get("g")
+        version = parameters.get("v", "v1")
+        if wanted is None:
+            return Form()
+        if group == "apidiscovery.k8s.io" and wanted == "APIGroupDiscoveryList":
+            if version in ("v2", "v2beta1"):
+                return Form("discovery", version)
+        elif group == "meta.k8s.io" and version in _TABLE_VERSIONS:
+            if wanted == "Table":
+                return Form("table", version)
+            if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+                return Form("partial", version)
+    raise not_acceptable(OFFERED)
+
+
+def read_include_object(text: str) -> Literal["None", "Metadata", "Object"]:
+    """The includeObject parameter of Tables; anything else means Metadata."""
+    if text == "None":
+        return "None"
+    return "Object" if text == "Object" else "Metadata"
+
+
+def _partial(form: Form, obj: JSON) -> JSON:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{form.version}",
+        "metadata": obj.get("metadata") or {},
+    }
+
+
+def shape(
+    form: Form,
+    info: ResourceInfo,
+    answer: JSON,
+    *,
+    now: float,
+    include_object: str = "",
+    with_columns: bool = True,
+) -> JSON:
+    """An object or list in the form that was asked for; a Status stays as it is."""
+    if form.kind == "object" or answer.get("kind") == "Status":
+        return answer
+    is_list = answer.get("kind") == info.kind + "List"
+    if form.kind == "table":
+        items = answer["items"] if is_list else [answer]
+        metadata: JSON = answer.get("metadata") or {}
+        if not is_list:
+            metadata = {"resourceVersion": metadata.get("resourceVersion", "")}
+        else:
+            versions = {"kind": info.kind, "apiVersion": info.group_version}
+            items = [{**versions, **item} for item in items]
+        return tables.to_table(
+            info,
+            items,
+            metadata,
+            now,
+            read_include_object(include_object),
+            with_columns=with_columns,
+            version=form.version,
+        )
+    if form.kind == "partial" and is_list:
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": f"meta.k8s.io/{form.version}",
+            "metadata": answer.get("metadata") or {},
+            "items": [_partial(form, item) for item in answer["items"]],
+        }
+    return _partial(form, answer) if form.kind == "partial" else answer

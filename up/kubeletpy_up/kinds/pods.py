@@ -1,0 +1,194 @@
+"""What the API does with pods beyond storing them: admission, binding, their subresources.
+
+Pure: other objects come through a lookup. Never changes its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+from kubeletpy_up.auth.node_restriction import MIRROR_ANNOTATION
+from kubeletpy_up.errors import bad_request, conflict, forbidden
+from kubeletpy_up.kinds import pod_admission
+
+Find = Callable[[str, str, str], JSON | None]
+"""(resource key, namespace, name) -> object or None."""
+
+_RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
+_PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+
+
+def is_mirror(pod: JSON) -> bool:
+    """Whether a node made it to show one of its static pods."""
+    return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
+
+
+def admit(pod: JSON, find: Find, *, mount_tokens: bool, suffix: str, now: float) -> JSON:
+    """A new, defaulted pod with what admission adds.
+
+    Args:
+        pod: with defaults.
+        find: reads other objects.
+        mount_tokens: whether the service account's volume is added.
+        suffix: random characters for that volume's name.
+        now: Unix seconds.
+
+    Raises:
+        ApiError: 403, it names a service account, RuntimeClass or priority class that isn't there.
+    """
+    pod = _service_account(pod, find, mount_tokens, suffix)
+    pod = _priority(pod, find)
+    pod = _runtime_class(pod, find)
+    status: JSON = {"phase": "Pending", "qosClass": pod_admission.qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastTransitionTime": format_time(now),
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    return {**pod, "status": status}
+
+
+def _service_account(pod: JSON, find: Find, mount_tokens: bool, suffix: str) -> JSON:
+    if is_mirror(pod):
+        return pod
+    namespace, name = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
+    account = find("serviceaccounts", namespace, name)
+    if account is None:
+        why = (
+            f'error looking up service account {namespace}/{name}: serviceaccount "{name}" '
+            "not found"
+        )
+        raise forbidden("pods", pod["metadata"]["name"], why)
+    if mount_tokens:
+        return pod_admission.with_service_account(pod, account, suffix)
+    secrets = account.get("imagePullSecrets")
+    if secrets and not pod["spec"].get("imagePullSecrets"):
+        return {**pod, "spec": {**pod["spec"], "imagePullSecrets": secrets}}
+    return pod
+
+
+def _priority(pod: JSON, find: Find) -> JSON:
+    spec = dict(pod["spec"])
+    name = spec.get("priorityClassName")
+    if not name:
+        given = {"priority": spec.get("priority") or 0} if is_mirror(pod) else {"priority": 0}
+        return {**pod, "spec": {"preemptionPolicy": "PreemptLowerPriority", **spec, **given}}
+    found = find(_PRIORITY_CLASSES, "", name)
+    if found is None:
+        raise forbidden("pods", pod["metadata"]["name"], f"no PriorityClass with name {name}")
+    spec["priority"] = found.get("value") or 0
+    spec["preemptionPolicy"] = found.get("preemptionPolicy") or "PreemptLowerPriority"
+    return {**pod, "spec": spec}
+
+
+def _runtime_class(pod: JSON, find: Find) -> JSON:
+    name = pod["spec"].get("runtimeClassName")
+    if not name:
+        return pod
+    found = find(_RUNTIME_CLASSES, "", name)
+    if found is None:
+        why = f'pod rejected: RuntimeClass "{name}" not found'
+        raise forbidden("pods", pod["metadata"]["name"], why)
+    spec = dict(pod["spec"])
+    overhead = (found.get("overhead") or {}).get("podFixed")
+    if overhead and not spec.get("overhead"):
+        spec["overhead"] = overhead
+    scheduling = found.get("scheduling") or {}
+    if scheduling.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **scheduling["nodeSelector"]}
+    if scheduling.get("tolerations"):
+        spec["tolerations"] = [*(spec.get("tolerations") or []), *scheduling["tolerations"]]
+    return {**pod, "spec": spec}
+
+
+def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
+    """A copy of the pod with one status condition set; its transition time kept if it stays."""
+    status: JSON = pod.get("status") or {}
+    conditions = list(status.get("conditions") or [])
+    changed = {"lastTransitionTime": format_time(now), **condition}
+    for index, existing in enumerate(conditions):
+        if existing["type"] == condition["type"]:
+            if existing["status"] == condition["status"]:
+                changed["lastTransitionTime"] = existing.get("lastTransitionTime")
+            conditions[index] = changed
+            break
+    else:
+        conditions.append(changed)
+    return {**pod, "status": {**status, "conditions": conditions}}
+
+
+def bind(pod: JSON, binding: JSON, now: float) -> JSON:
+    """A copy of the pod bound to the binding's node.
+
+    Raises:
+        ApiError: 400 for another kind of target, 409 for a pod that is bound or being deleted.
+    """
+    target: JSON = binding.get("target") or {}
+    name = pod["metadata"]["name"]
+    if target.get("kind") not in (None, "", "Node") or not target.get("name"):
+        raise bad_request("target.name: Required value: a binding's target must be a Node")
+    if pod["metadata"].get("deletionTimestamp"):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+        raise conflict("pods/binding", name, why)
+    if pod["spec"].get("nodeName"):
+        why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        raise conflict("pods/binding", name, why)
+    if pod["spec"].get("schedulingGates"):
+        raise conflict("pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
+    given = (binding.get("metadata") or {}).get("annotations")
+    metadata = pod["metadata"]
+    if given:
+        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **given}}
+    spec = {**pod["spec"], "nodeName": target["name"]}
+    bound = {**pod, "metadata": metadata, "spec": spec}
+    return set_condition(bound, {"type": "PodScheduled", "status": "True"}, now)
+
+
+def only_ephemeral_containers(new: JSON, old: JSON) -> JSON:
+    """The old pod with the new one's ephemeral containers: all that this subresource changes."""
+    spec = dict(old["spec"])
+    wanted = (new.get("spec") or {}).get("ephemeralContainers")
+    if wanted:
+        spec["ephemeralContainers"] = wanted
+    else:
+        spec.pop("ephemeralContainers", None)
+    return {**old, "spec": spec}
+
+
+def only_resources(new: JSON, old: JSON) -> JSON:
+    """The old pod with the new one's resources and resize policies, container by container.
+
+    Containers that are not the same ones in the same order are taken as they come: validation says
+    what is wrong with that.
+    """
+    new_spec: JSON = new.get("spec") or {}
+    lists = {key: new_spec.get(key) or [] for key in ("initContainers", "containers")}
+    spec = dict(old["spec"])
+    if any(len(lists[key]) != len(spec.get(key) or []) for key in lists):
+        return {**old, "spec": new_spec}
+    for key, wanted in lists.items():
+        if spec.get(key):
+            spec[key] = _with_resources(spec[key], wanted)
+    spec.pop("resources", None)
+    if "resources" in new_spec:
+        spec["resources"] = new_spec["resources"]
+    return {**old, "spec": spec}
+
+
+def _with_resources(containers: list[JSON], wanted: list[JSON]) -> list[JSON]:
+    pairs = list(zip(containers, wanted, strict=True))
+    if any(container.get("name") != new.get("name") for container, new in pairs):
+        return wanted
+    made = []
+    for container, new in pairs:
+        kept: JSON = {k: v for k, v in container.items() if k not in ("resources", "resizePolicy")}
+        taken: JSON = {key: new[key] for key in ("resources", "resizePolicy") if key in new}
+        made.append({**kept, **taken})
+    return made

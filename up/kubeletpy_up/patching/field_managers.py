@@ -1,0 +1,190 @@
+"""Who owns which fields of an object, as ``metadata.managedFields`` records it (KEP-555).
+
+Pure: time is an argument. Must never change its arguments, nor fail for what a client has written
+into the record: what can't be read owns nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy.api.times import format_time
+from kubeletpy_up.errors import MAX_CAUSES, ApiError, Cause, apply_conflict
+from kubeletpy_up.patching import field_sets
+from kubeletpy_up.patching.field_sets import Path
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+CLIENT_SIDE_APPLY = "kubectl-client-side-apply"
+_MAX_MANAGERS = 30
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_ANNOTATION: Path = ("f:metadata", "f:annotations", f"f:{_LAST_APPLIED}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """One entry: who, by which operation on which subresource, and the fields that are its own.
+
+    Attributes:
+        operation: Apply or Update.
+        time: of the last change, RFC 3339; empty when nobody noted it.
+    """
+
+    name: str
+    operation: str
+    api_version: str
+    time: str
+    subresource: str
+    members: frozenset[Path]
+
+    def entry(self) -> JSON:
+        """As managedFields has it."""
+        found: JSON = {"manager": self.name, "operation": self.operation}
+        found["apiVersion"] = self.api_version
+        if self.time:
+            found["time"] = self.time
+        found["fieldsType"] = "FieldsV1"
+        found["fieldsV1"] = field_sets.from_paths(self.members)
+        if self.subresource:
+            found["subresource"] = self.subresource
+        return found
+
+    def shown(self) -> str:
+        """As messages name it."""
+        text = f'"{self.name}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        if self.operation == "Update":
+            text += f" using {self.api_version}"
+            if self.time:
+                text += f" at {self.time}"
+        return text
+
+    def same_as(self, other: Manager) -> bool:
+        """Whether both are one entry at different times."""
+        mine = (self.name, self.operation, self.subresource)
+        return mine == (other.name, other.operation, other.subresource)
+
+
+def managers_of(obj: JSON | None) -> list[Manager]:
+    """The managers that an object records."""
+    return [
+        Manager(
+            entry.get("manager") or "",
+            entry.get("operation") or "Update",
+            entry.get("apiVersion") or "",
+            entry.get("time") or "",
+            entry.get("subresource") or "",
+            _members(entry.get("fieldsV1")),
+        )
+        for entry in ((obj or {}).get("metadata") or {}).get("managedFields") or ()
+    ]
+
+
+def _members(fields: Any) -> frozenset[Path]:
+    try:
+        found = frozenset(field_sets.paths(fields or {}))
+    except (AttributeError, RecursionError):
+        return frozenset()
+    return frozenset(path for path in found if field_sets.is_path(path))
+
+
+def known_managers(definition_name: str | None, live: JSON | None) -> list[Manager]:
+    """The recorded managers; an object without any belongs to whoever wrote it before.
+
+    What client-side apply set is known from its annotation, and is named so that kubectl finds it
+    when it moves to server-side apply; then nothing else is claimed, above all not what admission
+    added.
+    """
+    recorded = managers_of(live)
+    if recorded or live is None:
+        return recorded
+    version = str(live.get("apiVersion", ""))
+    time = str((live.get("metadata") or {}).get("creationTimestamp") or "")
+    applied = last_applied(definition_name, live)
+    if applied:
+        members = applied | {_ANNOTATION}
+        return [Manager(CLIENT_SIDE_APPLY, "Update", version, time, "", members)]
+    fields = field_sets.of_object(definition_name, {k: v for k, v in live.items() if k != "status"})
+    members = frozenset(field_sets.paths(fields))
+    return [Manager(BEFORE_FIRST_APPLY, "Update", version, time, "", members)]
+
+
+def last_applied(definition_name: str | None, live: JSON) -> frozenset[Path]:
+    """Fields of the configuration that client-side apply left in its annotation."""
+    annotations = (live.get("metadata") or {}).get("annotations") or {}
+    try:
+        config = json.loads(annotations.get(_LAST_APPLIED, "{}"))
+        return frozenset(field_sets.paths(field_sets.of_object(definition_name, config)))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return frozenset()  # anybody can write the annotation: what can't be read owns nothing
+
+
+def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:
+    """The refusal of an apply that would change fields of these others."""
+    pairs = [(other, path) for other, paths in contested for path in paths]
+    causes = [
+        Cause("FieldManagerConflict", field_sets.text(path), f"conflict with {other.shown()}")
+        for other, path in pairs[:MAX_CAUSES]
+    ]
+    if len(pairs) == 1:
+        other, path = pairs[0]
+        shown = f"conflict with {other.shown()}: {field_sets.text(path)}"
+        return apply_conflict(f"Apply failed with 1 conflict: {shown}", causes)
+    lines: list[str] = []
+    for other, paths in sorted(contested, key=lambda pair: pair[0].shown()):
+        lines.append(f"conflicts with {other.shown()}:")
+        lines += [f"- {field_sets.text(path)}" for path in paths[:MAX_CAUSES]]
+    message = f"Apply failed with {len(pairs)} conflicts: " + "\n".join(lines)
+    return apply_conflict(message, causes)
+
+
+def with_managers(obj: JSON, managers: list[Manager]) -> JSON:
+    """The object with these managers, of whom those without fields are left out."""
+    entries = [manager.entry() for manager in managers if manager.members]
+    metadata = {**(obj.get("metadata") or {}), "managedFields": entries[-_MAX_MANAGERS:]}
+    return {**obj, "metadata": metadata}
+
+
+def track_update(
+    definition_name: str | None,
+    live: JSON,
+    new: JSON,
+    manager: str,
+    *,
+    now: float,
+    subresource: str = "",
+) -> JSON:
+    """Record that an update or another patch changed fields: the changer owns them now.
+
+    Objects that were never applied have no managedFields, and get none here: they cost nothing.
+    """
+    managers = managers_of(live)
+    if not managers or new["metadata"].get("managedFields") != live["metadata"]["managedFields"]:
+        return new  # who writes the record itself is believed
+    fields = field_sets.of_object(definition_name, new)
+    was = field_sets.Values(definition_name, live)
+    becomes = field_sets.Values(definition_name, new)
+    changed = frozenset(
+        path for path in field_sets.paths(fields) if was.at(path) != becomes.at(path)
+    )
+    version = str(new.get("apiVersion", ""))
+    mine = Manager(manager, "Update", version, format_time(now), subresource, changed)
+    kept: list[Manager] = []
+    for one in managers:
+        remaining = {
+            path
+            for path in one.members
+            if path not in changed and field_sets.exists(becomes.at(path))
+        }
+        if one.same_as(mine):
+            mine = replace(mine, members=mine.members | remaining)
+            if not changed:
+                mine = replace(mine, time=one.time)
+        else:
+            kept.append(replace(one, members=frozenset(remaining)))
+    return with_managers(new, [*kept, mine])

@@ -1,0 +1,41 @@
+"""Whom a certificate request is for, read before the registry looks at it.
+
+What strangers send may be long, and the registry's work is one step of the event loop, in which
+nobody may wait. Must never decide: that is admission's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import Any
+
+from kubeletpy.host.pki import CertificateError
+from kubeletpy_up.pki import csr_rules
+
+_AT_ONCE = 2
+
+
+class SubjectReader:
+    """Reads requests on threads, a few at once."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def common_name(self, obj: Any) -> str | None:
+        """Of a CertificateSigningRequest as a client sent it; None: nothing can be read.
+
+        Requests to other signers than those of nodes are nobody's business here: None, unread.
+        """
+        spec = obj.get("spec") if isinstance(obj, dict) else None
+        if not isinstance(spec, dict) or spec.get("signerName") not in csr_rules.SIGNERS:
+            return None
+        from kubeletpy.host import x509
+
+        try:
+            pem = base64.b64decode(str(spec.get("request") or ""))
+            async with self._turns:
+                return (await asyncio.to_thread(x509.read_request, pem)).common_name
+        except (binascii.Error, ValueError, CertificateError):
+            return None

@@ -1,0 +1,275 @@
+"""The cells of ``kubectl get`` for everything but pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.printers.times import UNKNOWN, human_duration, since
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+
+_NONE = "<none>"
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_ROLE_LABEL = "kubernetes.io/role"
+_MAX_ENDPOINTS = 3
+
+Row = Callable[["JSON", float], list[Any]]
+
+
+def _name(obj: JSON) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _age(obj: JSON, now: float) -> str:
+    return since((obj.get("metadata") or {}).get("creationTimestamp"), now)
+
+
+def node(obj: JSON, now: float) -> list[Any]:
+    """STATUS from the Ready condition; ROLES from the role labels."""
+    status, info = obj.get("status") or {}, (obj.get("status") or {}).get("nodeInfo") or {}
+    ready = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), None)
+    words = ["Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"]
+    if (obj.get("spec") or {}).get("unschedulable"):
+        words.append("SchedulingDisabled")
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    roles.add(labels.get(_ROLE_LABEL) or "")
+    kernel = info.get("kernelVersion") or UNKNOWN
+    if info.get("architecture"):
+        kernel += f" ({info['architecture']})"
+
+    def address(kind: str) -> str:
+        return next(
+            (
+                a.get("address") or ""
+                for a in status.get("addresses") or ()
+                if a.get("type") == kind
+            ),
+            _NONE,
+        )
+
+    return [
+        _name(obj),
+        ",".join(words),
+        ",".join(sorted(roles - {""})) or _NONE,
+        _age(obj, now),
+        info.get("kubeletVersion", ""),
+        address("InternalIP"),
+        address("ExternalIP"),
+        info.get("osImage") or UNKNOWN,
+        kernel,
+        info.get("containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _external_address(obj: JSON) -> str:
+    spec = obj.get("spec") or {}
+    external = list(spec.get("externalIPs") or [])
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName", ""))
+    if spec.get("type") == "LoadBalancer":
+        balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+        given = [i.get("ip") or i.get("hostname") for i in balancer.get("ingress") or ()]
+        return ",".join([item for item in given if item] + external) or "<pending>"
+    return ",".join(external) or _NONE
+
+
+def service(obj: JSON, now: float) -> list[Any]:
+    """PORT(S) as PORT[:NODEPORT]/PROTOCOL."""
+    spec = obj.get("spec") or {}
+    ports = [
+        f"{port.get('port')}{':' + str(port['nodePort']) if port.get('nodePort') else ''}"
+        f"/{port.get('protocol', 'TCP')}"
+        for port in spec.get("ports") or ()
+    ]
+    selector = ",".join(
+        f"{key}={value}" for key, value in sorted((spec.get("selector") or {}).items())
+    )
+    addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    return [
+        _name(obj),
+        spec.get("type", ""),
+        addresses[0] or _NONE,
+        _external_address(obj),
+        ",".join(ports) or _NONE,
+        _age(obj, now),
+        selector or _NONE,
+    ]
+
+
+def event(obj: JSON, now: float) -> list[Any]:
+    """An event of either API; the last time it was seen, what it is about, its message."""
+    series = obj.get("series") or {}
+    first_time = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
+    first = since(first_time or obj.get("eventTime"), now)
+    last_time = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
+    last = since(last_time, now) if last_time else first
+    count = obj.get("count") or obj.get("deprecatedCount") or 1
+    if series:
+        last, count = since(series.get("lastObservedTime"), now), series.get("count", count)
+    about = obj.get("involvedObject") or obj.get("regarding") or {}
+    target = str(about.get("kind", "")).lower()
+    if about.get("name"):
+        target += f"/{about['name']}"
+    source = obj.get("source") or obj.get("deprecatedSource") or {}
+    component = source.get("component") or obj.get("reportingComponent")
+    component = component or obj.get("reportingController") or ""
+    host = source.get("host") or obj.get("reportingInstance") or ""
+    return [
+        last,
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        target,
+        about.get("fieldPath", ""),
+        f"{component}, {host}" if host else component,
+        str(obj.get("message") or obj.get("note") or "").strip(),
+        first,
+        count,
+        _name(obj),
+    ]
+
+
+def endpoints(obj: JSON, now: float) -> list[Any]:
+    """The first three addresses with their ports."""
+    found: list[str] = []
+    for subset in obj.get("subsets") or ():
+        addresses = [entry.get("ip", "") for entry in subset.get("addresses") or ()]
+        for port in subset.get("ports") or [{}]:
+            suffix = f":{port['port']}" if "port" in port else ""
+            found += [
+                f"[{ip}]{suffix}" if ":" in ip and suffix else ip + suffix for ip in addresses
+            ]
+    text = ",".join(found[:_MAX_ENDPOINTS]) or _NONE
+    if len(found) > _MAX_ENDPOINTS:
+        text += f" + {len(found) - _MAX_ENDPOINTS} more..."
+    return [_name(obj), text, _age(obj, now)]
+
+
+def configmap(obj: JSON, now: float) -> list[Any]:
+    """DATA counts the keys."""
+    count = len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
+    return [_name(obj), count, _age(obj, now)]
+
+
+def secret(obj: JSON, now: float) -> list[Any]:
+    """DATA counts the keys; values never show."""
+    return [_name(obj), obj.get("type", ""), len(obj.get("data") or {}), _age(obj, now)]
+
+
+def namespace(obj: JSON, now: float) -> list[Any]:
+    """STATUS is the phase."""
+    return [_name(obj), (obj.get("status") or {}).get("phase", ""), _age(obj, now)]
+
+
+def lease(obj: JSON, now: float) -> list[Any]:
+    """HOLDER is who holds it."""
+    return [_name(obj), (obj.get("spec") or {}).get("holderIdentity") or "", _age(obj, now)]
+
+
+def runtimeclass(obj: JSON, now: float) -> list[Any]:
+    """HANDLER is the CRI's name for it."""
+    return [_name(obj), obj.get("handler", ""), _age(obj, now)]
+
+
+def persistentvolumeclaim(obj: JSON, now: float) -> list[Any]:
+    """Bound to which volume, how large."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    phase = status.get("phase", "")
+    if (obj.get("metadata") or {}).get("deletionTimestamp"):
+        phase = "Terminating"
+    bound = spec.get("volumeName", "")
+    return [
+        _name(obj),
+        phase,
+        bound,
+        (status.get("capacity") or {}).get("storage", "") if bound else "",
+        _access_modes(status.get("accessModes")) if bound else "",
+        spec.get("storageClassName") or "",
+        spec.get("volumeAttributesClassName") or "<unset>",
+        _age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+def persistentvolume(obj: JSON, now: float) -> list[Any]:
+    """Capacity, policy, and the claim it is bound to."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    claim = spec.get("claimRef") or {}
+    phase = status.get("phase", "")
+    if (obj.get("metadata") or {}).get("deletionTimestamp"):
+        phase = "Terminating"
+    return [
+        _name(obj),
+        (spec.get("capacity") or {}).get("storage", ""),
+        _access_modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        phase,
+        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        spec.get("storageClassName") or "",
+        spec.get("volumeAttributesClassName") or "<unset>",
+        status.get("reason", ""),
+        _age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+def _access_modes(modes: list[str] | None) -> str:
+    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}
+    short["ReadWriteOncePod"] = "RWOP"
+    return ",".join(text for mode, text in short.items() if mode in (modes or ()))
+
+
+def csr(obj: JSON, now: float) -> list[Any]:
+    """CONDITION is what became of the request."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    kinds = [c.get("type") for c in status.get("conditions") or ()]
+    words = [next((k for k in ("Denied", "Approved") if k in kinds), "Pending")]
+    if "Failed" in kinds:
+        words.append("Failed")
+    if status.get("certificate"):
+        words.append("Issued")
+    seconds = spec.get("expirationSeconds")
+    return [
+        _name(obj),
+        _age(obj, now),
+        spec.get("signerName") or _NONE,
+        spec.get("username", ""),
+        human_duration(seconds) if seconds is not None else _NONE,
+        ",".join(words),
+    ]
+
+
+def priorityclass(obj: JSON, now: float) -> list[Any]:
+    """VALUE, and whether it is the default."""
+    return [
+        _name(obj),
+        obj.get("value", 0),
+        bool(obj.get("globalDefault")),
+        _age(obj, now),
+        obj.get("preemptionPolicy", ""),
+    ]
+
+
+def name_and_age(obj: JSON, now: float) -> list[Any]:
+    """NAME and AGE: for kinds without columns of their own."""
+    return [_name(obj), _age(obj, now)]
+
+
+ROWS: dict[str, Row] = {
+    "nodes": node,
+    "services": service,
+    "events": event,
+    "endpoints": endpoints,
+    "configmaps": configmap,
+    "secrets": secret,
+    "namespaces": namespace,
+    "leases": lease,
+    "runtimeclasses": runtimeclass,
+    "persistentvolumeclaims": persistentvolumeclaim,
+    "persistentvolumes": persistentvolume,
+    "certificatesigningrequests": csr,
+    "priorityclasses": priorityclass,
+    "serviceaccounts": name_and_age,
+}

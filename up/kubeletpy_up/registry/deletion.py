@@ -1,0 +1,94 @@
+"""What a delete does to an object: decided here, carried out by the registry.
+
+Pure. The rules are the API server's: a pod that is bound and not finished is deleted gracefully
+(its node removes it with grace period 0), finalizers keep any object until the list is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubeletpy.api.times import format_time, parse_time
+from kubeletpy.api.types import JSON
+from kubeletpy_up.kinds.meta import with_metadata
+from kubeletpy_up.requests import DeleteOptions
+
+TERMINAL_PHASES = ("Succeeded", "Failed")
+_MAX_AHEAD = 2**31 - 1
+"""Seconds that a deletionTimestamp lies ahead at most: a grace period may be any number of 64 bits,
+a time has a year of four digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``remove``: the object goes now. ``object``: its (last) state; the same: no write."""
+
+    remove: bool
+    object: JSON
+
+
+def grace_period(resource: str, obj: JSON, requested: int | None) -> int:
+    """Seconds that a deletion waits for the node; 0 means that nobody has to be waited for."""
+    if resource != "pods":
+        return 0
+    spec: JSON = obj.get("spec") or {}
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in TERMINAL_PHASES:
+        return 0
+    grace = requested
+    if grace is None:
+        grace = spec.get("terminationGracePeriodSeconds", 30)
+    if isinstance(grace, bool) or not isinstance(grace, int):
+        return 30
+    return grace if grace >= 0 else 1
+
+
+def decide(resource: str, obj: JSON, options: DeleteOptions, now: float) -> Decision:
+    """Decide on the deletion of a stored object. ``now`` in Unix seconds."""
+    meta = obj["metadata"]
+    grace = grace_period(resource, obj, options.grace_period_seconds)
+    deleting = meta.get("deletionTimestamp")
+    if deleting:
+        return _again(obj, options, grace)
+    if grace == 0:
+        if not meta.get("finalizers"):
+            return Decision(True, obj)
+        marked = _marked(obj, now, 0)
+        return Decision(False, marked)
+    return Decision(False, _marked(obj, now + min(grace, _MAX_AHEAD), grace))
+
+
+def _marked(obj: JSON, when: float, grace: int) -> JSON:
+    generation = obj["metadata"].get("generation")
+    return with_metadata(
+        obj,
+        deletionTimestamp=format_time(when),
+        deletionGracePeriodSeconds=grace,
+        generation=generation + 1 if generation else None,
+    )
+
+
+def _again(obj: JSON, options: DeleteOptions, grace: int) -> Decision:
+    meta = obj["metadata"]
+    current = meta.get("deletionGracePeriodSeconds") or 0
+    unasked = options.grace_period_seconds is None and grace != 0
+    if unasked or grace >= current > 0:
+        return Decision(False, obj)
+    if grace == 0 and not meta.get("finalizers"):
+        return Decision(True, obj)
+    if current <= grace:
+        return Decision(False, obj)
+    due = parse_time(meta["deletionTimestamp"]) - min(current, _MAX_AHEAD) + min(grace, _MAX_AHEAD)
+    shorter = with_metadata(
+        obj, deletionTimestamp=format_time(due), deletionGracePeriodSeconds=grace
+    )
+    return Decision(False, shorter)
+
+
+def finished(obj: JSON) -> bool:
+    """Whether an update has taken away the last thing that kept a deleted object."""
+    meta = obj["metadata"]
+    return (
+        bool(meta.get("deletionTimestamp"))
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+    )

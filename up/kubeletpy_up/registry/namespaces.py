@@ -1,0 +1,134 @@
+"""The life of a namespace: what every one gets, and how one goes with all that is in it.
+
+Event driven: fed with the store's changes. Must never touch a namespace that is not terminating,
+but to put back what each one has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.requests import CONTROLLER, Caller, DeleteOptions
+from kubeletpy_up.resources import all_resources
+from kubeletpy_up.storage.history import Change
+from kubeletpy_up.storage.store import Store
+
+BOOTSTRAP = ("default", "kube-node-lease", "kube-public", "kube-system")
+IMMORTAL = frozenset({"default", "kube-public", "kube-system"})
+ROOT_CA_NAME = "kube-root-ca.crt"
+
+
+class Writer(Protocol):
+    """What is needed of the registry."""
+
+    def create(self, caller: Caller, resource: str, obj: JSON, namespace: str) -> JSON:
+        """Create an object."""
+        ...
+
+    def delete(
+        self, caller: Caller, resource: str, name: str, namespace: str, options: DeleteOptions
+    ) -> JSON:
+        """Delete an object."""
+        ...
+
+
+class NamespaceController:
+    """Keeps the promises of namespaces. Call :meth:`on_change` for every change of the store.
+
+    Args:
+        store: to read, and to remove the finished namespace.
+        writer: creates and deletes as a client would.
+        root_ca: PEM text for the ``kube-root-ca.crt`` configMap; it may be empty.
+    """
+
+    def __init__(self, store: Store, writer: Writer, root_ca: Callable[[], str]) -> None:
+        self._store = store
+        self._writer = writer
+        self._root_ca = root_ca
+
+    def reconcile_all(self) -> None:
+        """Catch up after a start."""
+        for (_, name), entry in list(self._store.entries("namespaces")):
+            if entry.object["metadata"].get("deletionTimestamp"):
+                self._empty(name)
+            else:
+                self._provide(name)
+
+    def on_change(self, change: Change) -> None:
+        """React to one change."""
+        meta = change.object["metadata"]
+        if change.resource == "namespaces":
+            if change.type == "DELETED":
+                return
+            if meta.get("deletionTimestamp"):
+                self._empty(meta["name"])
+            elif change.type == "ADDED":
+                self._provide(meta["name"])
+            return
+        namespace = meta.get("namespace", "")
+        if change.type != "DELETED" or not namespace:
+            return
+        entry = self._store.get("namespaces", "", namespace)
+        if entry is None:
+            return
+        if entry.object["metadata"].get("deletionTimestamp"):
+            self._remove_if_empty(namespace)
+        elif change.resource in ("serviceaccounts", "configmaps"):
+            self._provide(namespace)
+
+    def _provide(self, namespace: str) -> None:
+        if self._store.get("serviceaccounts", namespace, "default") is None:
+            account: JSON = {"metadata": {"name": "default"}}
+            self._writer.create(CONTROLLER, "serviceaccounts", account, namespace)
+        if self._store.get("configmaps", namespace, ROOT_CA_NAME) is None:
+            about = (
+                "Contains a CA bundle that can be used to verify the kube-apiserver when using "
+                "internal endpoints such as the internal service IP or kubernetes.default.svc."
+            )
+            config_map: JSON = {
+                "metadata": {
+                    "name": ROOT_CA_NAME,
+                    "annotations": {"kubernetes.io/description": about},
+                },
+                "data": {"ca.crt": self._root_ca()},
+            }
+            self._writer.create(CONTROLLER, "configmaps", config_map, namespace)
+
+    def _empty(self, namespace: str) -> None:
+        for key in _stored_namespaced():
+            self._delete_all(key, namespace)
+        self._remove_if_empty(namespace)
+
+    def _delete_all(self, key: str, namespace: str) -> None:
+        for (_, name), _entry in list(self._store.entries(key, namespace)):
+            try:
+                self._writer.delete(CONTROLLER, key, name, namespace, DeleteOptions())
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+
+    def _remove_if_empty(self, namespace: str) -> None:
+        entry = self._store.get("namespaces", "", namespace)
+        if entry is None or entry.object["metadata"].get("finalizers"):
+            return
+        for key in _stored_namespaced():
+            if key != "events" and any(True for _ in self._store.entries(key, namespace)):
+                return
+        # the ends of its pods made more events, which hold nothing up
+        self._delete_all("events", namespace)
+        if self._store.get("namespaces", "", namespace) is not None:
+            self._store.remove("namespaces", "", namespace)
+
+
+def _stored_namespaced() -> list[str]:
+    keys = [r.storage_key for r in all_resources() if r.namespaced and "list" in r.verbs]
+    # Pods first: their nodes need time; events last: deleting may make more.
+    return sorted(dict.fromkeys(keys), key=lambda k: (k == "events", k != "pods"))
+
+
+def terminating(namespace: JSON) -> JSON:
+    """A copy of a namespace that is being deleted, as its phase shows it."""
+    return {**namespace, "status": {**(namespace.get("status") or {}), "phase": "Terminating"}}

@@ -1,0 +1,115 @@
+"""Creates that are not storing an object: bindings, evictions, tokens and reviews.
+
+Authorization has happened.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Protocol
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up import errors
+from kubeletpy_up.auth import reviews, tokens
+from kubeletpy_up.auth.authorizer import Lookup, Request, authorize
+from kubeletpy_up.kinds import pods
+from kubeletpy_up.registry.removal import Remover
+from kubeletpy_up.registry.writing import Host as WritingHost
+from kubeletpy_up.registry.writing import Writer
+from kubeletpy_up.requests import Caller, Target, WriteOptions, read_delete_options
+from kubeletpy_up.resources import ResourceInfo
+from kubeletpy_up.schema import decode as schema
+
+_OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fields
+
+
+class Host(WritingHost, Lookup, Protocol):
+    """What subresources need of the registry."""
+
+    signer: tokens.TokenSigner
+
+    def authenticate_token(
+        self, token: str, audiences: tuple[str, ...] = ()
+    ) -> tuple[Caller, JSON] | None:
+        """Who a bearer token is."""
+        ...
+
+    def resource(self, name: str) -> ResourceInfo:
+        """A served resource."""
+        ...
+
+
+class Subresources:
+    """Acts for the registry."""
+
+    def __init__(self, host: Host, writer: Writer, remover: Remover) -> None:
+        self._host = host
+        self._writer = writer
+        self._remover = remover
+
+    def create(self, target: Target, obj: JSON, options: WriteOptions) -> JSON:
+        """Act on ``subresource`` of an object, or on a resource that is never stored.
+
+        Raises:
+            ApiError: 400, 404, 409, 422.
+        """
+        info, namespace, name = target.info, target.namespace, target.name
+        subresource = target.subresource
+        below = info.subresource(subresource) if subresource else None
+        kind = below.kind if below else info.kind
+        group = (below.group or info.group) if below else info.group
+        version = (below.version or info.version) if below else info.version
+        if kind == "Eviction" and isinstance(obj, dict) and obj.get("apiVersion") == _OLD_EVICTION:
+            obj = {**obj, "apiVersion": "policy/v1"}
+        decoded, warnings = schema.decode_kind(group, version, kind, obj, options.field_validation)
+        options.warnings.extend(warnings)
+        if kind == "Binding":
+            name = name or str((decoded.get("metadata") or {}).get("name") or "")
+            return self._bind(decoded, namespace, name, options)
+        if kind == "Eviction":
+            return self._evict(info, decoded, namespace, name, options)
+        if kind == "TokenRequest":
+            account = self._host.stored(info, namespace, name)
+            identifier = str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
+            return tokens.create_token(
+                self._host.store,
+                self._host.signer,
+                account,
+                decoded,
+                now=self._host.clock.now(),
+                identifier=identifier,
+            )
+        if kind == "TokenReview":
+            return reviews.token_review(decoded, self._host.authenticate_token)
+        if kind == "SelfSubjectReview":
+            return reviews.self_subject_review(decoded, target.caller)
+        if kind.endswith("SubjectAccessReview"):
+            return reviews.access_review(decoded, target.caller, self._authorize)
+        raise errors.method_not_allowed(info.plural, "create", info.group)
+
+    def _authorize(self, caller: Caller, request: Request) -> str | None:
+        return authorize(caller, request, self._host, strict=self._host.strict)
+
+    def _bind(self, binding: JSON, namespace: str, name: str, options: WriteOptions) -> JSON:
+        host = self._host
+        pod = host.stored(host.resource("pods"), namespace, name)
+        uid = (binding.get("metadata") or {}).get("uid")
+        if uid and uid != pod["metadata"]["uid"]:
+            why = (
+                f"Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {pod['metadata']['uid']}"
+            )
+            raise errors.conflict("pods/binding", name, why)
+        bound = pods.bind(pod, binding, host.clock.now())
+        if not options.dry_run:
+            # The binding is not a change of the spec by a user: the generation stays.
+            host.store.put("pods", namespace, name, bound)
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    def _evict(
+        self, info: ResourceInfo, eviction: JSON, namespace: str, name: str, options: WriteOptions
+    ) -> JSON:
+        query = {"dryRun": "All"} if options.dry_run else {}
+        wanted = read_delete_options(eviction.get("deleteOptions"), query)
+        self._remover.delete(info, name, namespace, wanted)
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

@@ -1,0 +1,297 @@
+"""Creating, replacing and patching objects: decode, check, fill in, admit, validate, store.
+
+Authorization has happened. Must never change the object that a caller handed in.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Protocol
+
+from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
+from kubeletpy_up import errors
+from kubeletpy_up.auth import node_restriction
+from kubeletpy_up.defaults import pods as pod_defaults
+from kubeletpy_up.kinds import events, meta
+from kubeletpy_up.kinds import rules as kinds
+from kubeletpy_up.patching import json_patch as patch_json
+from kubeletpy_up.patching import strategic_merge as patch_strategic
+from kubeletpy_up.registry import reading
+from kubeletpy_up.registry.removal import Remover
+from kubeletpy_up.requests import Caller, Target, WriteOptions
+from kubeletpy_up.resources import ResourceInfo, find
+from kubeletpy_up.schema import decode as schema
+from kubeletpy_up.schema import definitions
+from kubeletpy_up.schema.bounds import check_values
+from kubeletpy_up.storage.store import Store
+from kubeletpy_up.validation import objects as pod_validation
+
+APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+PATCH_TYPES = (JSON_PATCH, MERGE, STRATEGIC, APPLY)
+_GENERATE_ATTEMPTS = 8
+
+
+class Host(Protocol):
+    """What writing needs of the registry."""
+
+    clock: Clock
+    store: Store
+    rng: random.Random
+    strict: bool
+
+    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
+        """One stored object."""
+        ...
+
+    def stored(self, info: ResourceInfo, namespace: str, name: str) -> JSON:
+        """A stored object. Raises ApiError 404."""
+        ...
+
+    def context(self) -> kinds.Context:
+        """What the kinds' rules may ask."""
+        ...
+
+
+def stored_form(info: ResourceInfo, obj: JSON) -> tuple[ResourceInfo, JSON]:
+    """A decoded object, and its resource, as they are stored (core/v1 for events)."""
+    if info.key == info.storage_key:
+        return info, obj
+    canonical = find(info.storage_key)
+    if canonical is None:
+        raise errors.unknown_path()
+    return canonical, events.to_core(obj)
+
+
+class Writer:
+    """Writes for the registry."""
+
+    def __init__(self, host: Host, remover: Remover) -> None:
+        self._host = host
+        self._remover = remover
+
+    def create(
+        self, caller: Caller, info: ResourceInfo, obj: Any, namespace: str, options: WriteOptions
+    ) -> JSON:
+        """Create an object. Raises ApiError."""
+        decoded, warnings = schema.decode(info, obj, options.field_validation)
+        options.warnings.extend(warnings)
+        meta.check_namespace(info, decoded, namespace)
+        self._check_namespace(info, decoded, namespace)
+        seen_as, (info, decoded) = info, stored_form(info, decoded)
+        for attempt in range(_GENERATE_ATTEMPTS):
+            made = self._build(caller, info, decoded, namespace, options.subject)
+            name = made["metadata"]["name"]
+            if self._host.store.get(info.storage_key, namespace, name) is None:
+                break
+            generated = not (decoded.get("metadata") or {}).get("name")
+            if not generated or attempt == _GENERATE_ATTEMPTS - 1:
+                raise errors.already_exists(info.plural, name, info.group)
+        if not options.dry_run:
+            made = self._host.store.put(info.storage_key, namespace, name, made)
+        return reading.view(seen_as, made)
+
+    def _build(
+        self,
+        caller: Caller,
+        info: ResourceInfo,
+        decoded: JSON,
+        namespace: str,
+        subject: str | None,
+    ) -> JSON:
+        host = self._host
+        now = host.clock.now()
+        made = meta.new_metadata(info, decoded, namespace, now, host.rng)
+        made = kinds.before_defaults(info, made, caller)
+        made = pod_defaults.apply_defaults(info, made)
+        causes = pod_validation.validate_create(info, made)
+        if info.plural == "events":
+            causes = [*causes, *events.check(made)]
+        if causes:
+            raise errors.invalid(info.kind, made["metadata"]["name"], causes, info.group)
+        self._restrict_create(caller, info, made, subject)
+        made = kinds.after_defaults(info, made, host.context())
+        return _ordered(info, made)
+
+    def _restrict_create(
+        self, caller: Caller, info: ResourceInfo, obj: JSON, subject: str | None
+    ) -> None:
+        node = caller.node_name
+        if not node or not self._host.strict:
+            return
+        refused = None
+        if info.plural == "pods":
+            known = self._host.find("nodes", "", node)
+            refused = node_restriction.check_pod_create(node, obj, known)
+        elif info.plural == "nodes":
+            given = obj["spec"].get("taints") or []
+            plain = [taint for taint in given if taint != kinds.NOT_READY_TAINT]
+            refused = node_restriction.check_node(
+                node, {**obj, "spec": {**obj["spec"], "taints": plain}}, None
+            )
+        elif info.plural == "certificatesigningrequests":
+            refused = node_restriction.check_certificate_request(node, obj, subject)
+        if refused:
+            raise errors.forbidden(info.plural, obj["metadata"]["name"], refused, info.group)
+
+    def _check_namespace(self, info: ResourceInfo, obj: JSON, namespace: str) -> None:
+        if not info.namespaced:
+            return
+        if not namespace:
+            raise errors.bad_request("an empty namespace may not be set during creation")
+        found = self._host.find("namespaces", "", namespace)
+        if found is None:
+            raise errors.not_found("namespaces", namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            name = (obj.get("metadata") or {}).get("name") or ""
+            why = (
+                f"unable to create new content in namespace {namespace} because it is being "
+                "terminated"
+            )
+            refusal = errors.forbidden(info.plural, name, why, info.group)
+            message = f"namespace {namespace} is being terminated"
+            refusal.details["causes"] = [
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": message,
+                    "field": "metadata.namespace",
+                }
+            ]
+            raise refusal
+
+    def update(self, target: Target, obj: Any, options: WriteOptions) -> JSON:
+        """Replace an object or the part that a subresource is. Raises ApiError."""
+        info, namespace, name = target.info, target.namespace, target.name
+        decoded, warnings = schema.decode(info, obj, options.field_validation)
+        options.warnings.extend(warnings)
+        meta.check_namespace(info, decoded, namespace)
+        meta.check_name(decoded, name)
+        known = self._host.store.get(info.storage_key, namespace, name)
+        if known is None and not target.subresource and info.storage_key in kinds.CREATE_ON_UPDATE:
+            given = {**(decoded.get("metadata") or {}), "name": name}
+            given.pop("resourceVersion", None)
+            new = {**decoded, "metadata": given}
+            return self.create(target.caller, info, new, namespace, WriteOptions(options.dry_run))
+        old = self._host.stored(info, namespace, name)
+        kinds.need_version(info, decoded)
+        return self._replace(target, decoded, old, options)
+
+    def patch(self, target: Target, patch: Any, patch_type: str, options: WriteOptions) -> JSON:
+        """Change an object as a patch says. Raises ApiError."""
+        info, namespace, name = target.info, target.namespace, target.name
+        if patch_type not in PATCH_TYPES:
+            raise errors.unsupported_media_type(patch_type, PATCH_TYPES)
+        entry = self._host.store.get(info.storage_key, namespace, name)
+        old = entry.object if entry else None
+        if patch_type == APPLY:
+            return self._apply(target, patch, old, options)
+        if old is None:
+            raise errors.not_found(info.plural, name, info.group)
+        shown = reading.view(info, old)
+        if patch_type == JSON_PATCH:
+            patched = patch_json.json_patch(shown, patch)
+        elif not isinstance(patch, dict):
+            raise errors.bad_request("the patch must be an object")
+        elif patch_type == MERGE:
+            patched = patch_json.merge_patch(shown, patch)
+        else:
+            kind = definitions.definition_name(info.group, info.version, info.kind)
+            patched = patch_strategic.strategic_merge(kind, shown, patch)
+        check_values(patched)
+        decoded, warnings = schema.decode(info, patched, options.field_validation)
+        options.warnings.extend(warnings)
+        meta.check_namespace(info, decoded, namespace)
+        meta.check_name(decoded, name)
+        return self._replace(target, decoded, old, options)
+
+    def _apply(self, target: Target, applied: Any, old: JSON | None, options: WriteOptions) -> JSON:
+        from kubeletpy_up.patching import apply
+
+        info, namespace, name = target.info, target.namespace, target.name
+        if not options.field_manager:
+            raise errors.bad_request(
+                "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required "
+                "for apply patch"
+            )
+        decoded, warnings = schema.decode(info, applied, options.field_validation)
+        options.warnings.extend(warnings)
+        meta.check_namespace(info, decoded, namespace)
+        meta.check_name(decoded, name)
+        if old is None and target.subresource:
+            raise errors.not_found(info.plural, name, info.group)
+        decoded = {**decoded, "metadata": {**(decoded.get("metadata") or {}), "name": name}}
+        shown = reading.view(info, old) if old else None
+        merged = apply.server_side_apply(
+            definitions.definition_name(info.group, info.version, info.kind),
+            shown,
+            decoded,
+            options.field_manager,
+            force=options.force,
+            now=self._host.clock.now(),
+            subresource=target.subresource,
+        )
+        quiet = WriteOptions(dry_run=options.dry_run, field_validation="Ignore")
+        if old is None:
+            return self.create(target.caller, info, merged, namespace, quiet)
+        return self._replace(target, merged, old, quiet)
+
+    def _replace(self, target: Target, decoded: JSON, old: JSON, options: WriteOptions) -> JSON:
+        seen_as, subresource = target.info, target.subresource
+        info, new = stored_form(seen_as, decoded)
+        given = new.get("metadata") or {}
+        about = old["metadata"]
+        name, namespace = about["name"], about.get("namespace", "")
+        uid, version = given.get("uid") or "", given.get("resourceVersion") or ""
+        meta.check_preconditions(info, name, old, uid, version)
+        new = meta.carry_over(new, old)
+        new = kinds.changed(info, new, old, subresource, self._host.context())
+        if subresource != "status":
+            new = pod_defaults.apply_defaults(info, new)
+        new = kinds.with_generation(info, new, old)
+        causes = pod_validation.validate_update(info, new, old, subresource)
+        if causes:
+            raise errors.invalid(info.kind, name, causes, info.group)
+        self._restrict_update(target.caller, info, new, old, subresource)
+        if meta.same(new, old):
+            return reading.view(seen_as, old)
+        new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))
+        if options.dry_run:
+            return reading.view(seen_as, new)
+        removed = self._remover.after_update(info, namespace, name, new)
+        if removed is not None:
+            return reading.view(seen_as, removed)
+        return reading.view(seen_as, self._host.store.put(info.storage_key, namespace, name, new))
+
+    def _with_owners(
+        self, target: Target, info: ResourceInfo, new: JSON, old: JSON, manager: str
+    ) -> JSON:
+        """The new object, whose changed fields are the changer's if anybody has ever applied it."""
+        if not manager or "managedFields" not in old["metadata"]:
+            return new
+        from kubeletpy_up.patching.field_managers import track_update
+
+        kind = definitions.definition_name(info.group, info.version, info.kind)
+        now, subresource = self._host.clock.now(), target.subresource
+        return track_update(kind, old, new, manager, now=now, subresource=subresource)
+
+    def _restrict_update(
+        self, caller: Caller, info: ResourceInfo, new: JSON, old: JSON, subresource: str
+    ) -> None:
+        node = caller.node_name
+        if not node or not self._host.strict:
+            return
+        refused = None
+        if info.plural == "nodes":
+            refused = node_restriction.check_node(node, new, old)
+        elif info.plural == "pods" and subresource == "status":
+            refused = node_restriction.check_pod_status(node, new, old)
+        if refused:
+            raise errors.forbidden(info.plural, new["metadata"]["name"], refused, info.group)
+
+
+def _ordered(info: ResourceInfo, obj: JSON) -> JSON:
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+    return {"kind": info.kind, "apiVersion": info.group_version, **rest}

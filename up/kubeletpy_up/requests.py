@@ -1,0 +1,143 @@
+"""Who asks and how: callers and the options of writes and deletes. Pure.
+
+Must never read a request body's object: only its options.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy_up.errors import bad_request
+from kubeletpy_up.resources import ResourceInfo
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
+NODE_USER_PREFIX = "system:node:"
+NODES_GROUP = "system:nodes"
+ADMIN_GROUP = "system:masters"
+BOOTSTRAP_GROUP = "system:bootstrappers"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated user."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything is allowed."""
+        return ADMIN_GROUP in self.groups
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether it has a bootstrap token."""
+        return BOOTSTRAP_GROUP in self.groups
+
+    @property
+    def node_name(self) -> str:
+        """The node that this is the identity of, or empty."""
+        if self.user.startswith(NODE_USER_PREFIX) and NODES_GROUP in self.groups:
+            return self.user.removeprefix(NODE_USER_PREFIX)
+        return ""
+
+
+ADMIN = Caller("kubernetes-admin", (ADMIN_GROUP, "system:authenticated"))
+SCHEDULER = Caller("system:kube-scheduler", (ADMIN_GROUP, "system:authenticated"))
+CONTROLLER = Caller("system:kube-controller-manager", (ADMIN_GROUP, "system:authenticated"))
+
+
+def node_caller(name: str) -> Caller:
+    """The identity of a node agent."""
+    return Caller(NODE_USER_PREFIX + name, (NODES_GROUP, "system:authenticated"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who writes to which object by which path; ``namespace`` is empty for cluster-wide ones."""
+
+    caller: Caller
+    info: ResourceInfo
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """Options of create, update and patch.
+
+    Attributes:
+        field_validation: Strict, Warn or Ignore.
+        force: of server-side apply: take over conflicting fields.
+        subject: whom a certificate request is for, if somebody has read that.
+        warnings: out: what the client should be told.
+    """
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+    force: bool = False
+    subject: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """metav1.DeleteOptions; ``grace_period_seconds`` None means the object's own."""
+
+    grace_period_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+def is_dry_run(values: object) -> bool:
+    """Read dryRun: absent or ["All"].
+
+    Raises:
+        ApiError: 400, another value.
+    """
+    if not values:
+        return False
+    if values not in (["All"], "All"):
+        raise bad_request('dryRun: Unsupported value: supported values: "All"')
+    return True
+
+
+def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
+    """Merge the options of a DELETE's body and query.
+
+    Raises:
+        ApiError: 400, something of the wrong type.
+    """
+    given: dict[str, Any] = {}
+    if body:
+        if not isinstance(body, dict):
+            raise bad_request("the body of a delete must be DeleteOptions")
+        given = body
+    grace: object = given.get("gracePeriodSeconds")
+    if "gracePeriodSeconds" in query:
+        if not _NUMBER.fullmatch(query["gracePeriodSeconds"]):
+            raise bad_request("gracePeriodSeconds: not a number")
+        grace = int(query["gracePeriodSeconds"])
+    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+        raise bad_request("gracePeriodSeconds: not a number")
+    if grace is not None and not -(2**63) <= grace < 2**63:
+        raise bad_request("gracePeriodSeconds: not a number of 64 bits")
+    preconditions = given.get("preconditions") or {}
+    policy = query.get("propagationPolicy") or given.get("propagationPolicy") or ""
+    if not isinstance(preconditions, dict):
+        raise bad_request("preconditions: not an object")
+    if policy not in ("", "Orphan", "Background", "Foreground"):
+        raise bad_request(f'propagationPolicy: Unsupported value: "{policy}"')
+    return DeleteOptions(
+        grace_period_seconds=grace,
+        uid=str(preconditions.get("uid") or ""),
+        resource_version=str(preconditions.get("resourceVersion") or ""),
+        dry_run=is_dry_run(query.get("dryRun") or given.get("dryRun")),
+    )

@@ -1,0 +1,192 @@
+"""Which resources this API serves, with their names, kinds, verbs and subresources. Pure.
+
+Loaded once from the discovery facts in ``data/api-resources.json``. What has no controller behind
+it here and would only pretend (replication controllers, quotas, …) is left out, so that discovery
+is honest. Must never know how a resource behaves: that is
+:mod:`kubeletpy_up.registry.registry`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from kubeletpy_up.data import load_json
+
+_NOT_SERVED = frozenset(
+    {
+        # Nothing here acts on these, so offering them would mislead.
+        "replicationcontrollers",
+        "podtemplates",
+        "resourcequotas",
+        "limitranges",
+        "componentstatuses",
+        "storageclasses",
+        "csistoragecapacities",
+        "volumeattributesclasses",
+        "selfsubjectrulesreviews",
+        # Proxying to a workload.
+        "services/proxy",
+        "pods/proxy",
+    }
+)
+METRICS_GROUP = "metrics.k8s.io"
+_METRICS = {
+    f"/apis/{METRICS_GROUP}/v1beta1": [
+        {"name": "nodes", "singularName": "", "namespaced": False, "kind": "NodeMetrics"},
+        {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics"},
+    ]
+}
+"""What a metrics server adds to an API; answered by the nodes."""
+PROXIED = frozenset({"nodes/proxy", "pods/attach", "pods/exec", "pods/log", "pods/portforward"})
+"""Subresources that the node's own server answers: no object is read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubresourceInfo:
+    """A path below an object, such as ``status``: its kind (maybe of another group) and verbs."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceInfo:
+    """One resource of one group and version. ``group`` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[SubresourceInfo, ...] = ()
+    entries: tuple[dict[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """The discovery entries (resource first, then subresources) as in APIResourceList."""
+
+    @property
+    def group_version(self) -> str:
+        """``v1`` or ``GROUP/VERSION``: the objects' apiVersion."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def api_path(self) -> str:
+        """``/api/v1`` or ``/apis/GROUP/VERSION``."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def key(self) -> str:
+        """``pods`` or ``leases.coordination.k8s.io``: unique among all resources."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage_key(self) -> str:
+        """What the objects are stored under: both event APIs show the same objects."""
+        return "events" if self.plural == "events" else self.key
+
+    def is_proxied(self, subresource: str) -> bool:
+        """Whether a subresource is answered by a node."""
+        return not self.group and f"{self.plural}/{subresource}" in PROXIED
+
+    def subresource(self, name: str) -> SubresourceInfo | None:
+        """The subresource of that name, if there is one."""
+        return next((s for s in self.subresources if s.name == name), None)
+
+
+def _served(name: str) -> bool:
+    return name not in _NOT_SERVED and name.split("/", maxsplit=1)[0] not in _NOT_SERVED
+
+
+@cache
+def raw() -> dict[str, Any]:
+    """The whole fact table: ``version``, ``resources``, ``table_columns``."""
+    loaded: dict[str, Any] = load_json("api-resources.json")
+    return loaded
+
+
+@cache
+def all_resources() -> tuple[ResourceInfo, ...]:
+    """Every served resource, in discovery order."""
+    found: list[ResourceInfo] = []
+    added = {
+        path: [{**entry, "verbs": ["get", "list"]} for entry in entries]
+        for path, entries in _METRICS.items()
+    }
+    for path, listed in {**raw()["resources"], **added}.items():
+        group_version = path.removeprefix("/apis/").removeprefix("/api/")
+        group, _, version = group_version.rpartition("/")
+        entries = [entry for entry in listed if _served(entry["name"])]
+        for entry in entries:
+            if "/" not in entry["name"]:
+                found.append(_resource(group, version, entry, entries))
+    return tuple(found)
+
+
+def _resource(
+    group: str, version: str, entry: dict[str, Any], entries: list[dict[str, Any]]
+) -> ResourceInfo:
+    name = entry["name"]
+    below = [other for other in entries if other["name"].startswith(name + "/")]
+    return ResourceInfo(
+        group=group,
+        version=version,
+        plural=name,
+        kind=entry["kind"],
+        singular=entry["singularName"],
+        namespaced=entry["namespaced"],
+        verbs=tuple(entry["verbs"]),
+        short_names=tuple(entry.get("shortNames", ())),
+        categories=tuple(entry.get("categories", ())),
+        subresources=tuple(
+            SubresourceInfo(
+                other["name"].split("/", 1)[1],
+                other["kind"],
+                tuple(other["verbs"]),
+                other.get("group", ""),
+                other.get("version", ""),
+            )
+            for other in below
+        ),
+        entries=(entry, *below),
+    )
+
+
+@cache
+def _by_key() -> dict[str, ResourceInfo]:
+    return {resource.key: resource for resource in all_resources()}
+
+
+@cache
+def _by_plural() -> dict[str, ResourceInfo]:
+    found: dict[str, ResourceInfo] = {}
+    for resource in all_resources():
+        found.setdefault(resource.plural, resource)
+    return found
+
+
+@cache
+def _by_path() -> dict[tuple[str, str, str], ResourceInfo]:
+    return {(r.group, r.version, r.plural): r for r in all_resources()}
+
+
+def find(name: str) -> ResourceInfo | None:
+    """A resource by key (``events.events.k8s.io``) or plural (``pods``, core first)."""
+    return _by_key().get(name) or _by_plural().get(name)
+
+
+def find_in_group(group: str, version: str, plural: str) -> ResourceInfo | None:
+    """A resource as a request path names it."""
+    return _by_path().get((group, version, plural))
+
+
+@cache
+def group_versions() -> tuple[tuple[str, str], ...]:
+    """Served (group, version) pairs in discovery order, the core group (``("", "v1")``) first."""
+    return tuple(dict.fromkeys((r.group, r.version) for r in all_resources()))

@@ -1,0 +1,27 @@
+"""How much one object may hold, however it came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy_up.errors import ApiError
+
+BODY_LIMIT = 3 << 20
+"""Bytes of a request's body."""
+MAX_VALUES = 300_000
+"""Values within one body or patched object: each costs the event loop some microseconds, whatever
+it is. The largest pods that fit into a body (forty thousand mounts) have half as many.
+"""
+
+
+def check_values(sent: Any) -> None:
+    """Refuse what has more values than MAX_VALUES. Raises ApiError 413."""
+    waiting, seen = [sent], 0
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            seen += len(value)
+            if seen > MAX_VALUES:
+                message = f"Request entity too large: limit is {MAX_VALUES} values"
+                raise ApiError(413, "RequestEntityTooLarge", message)
+            waiting.extend(value.values() if isinstance(value, dict) else value)

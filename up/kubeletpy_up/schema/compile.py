@@ -1,0 +1,283 @@
+"""Definitions compiled to closures: one call checks and cleans one value.
+
+Each decoder takes a value and a :class:`Found` to mark, and returns the cleaned copy. What the
+type can't hold raises :class:`Mismatch`, whose path grows while the exception leaves the nest, so
+that the good case pays nothing for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from kubeletpy_up.schema import definitions, quantities
+
+_INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_SECONDS = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+
+class Found:
+    """What a decoder noticed on its way. ``odd``: there is an unknown or a repeated field."""
+
+    __slots__ = ("odd",)
+
+    def __init__(self) -> None:
+        self.odd = False
+
+
+class Mismatch(Exception):
+    """A value that its type can't hold."""
+
+    def __init__(self, what: str, go_type: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.go_type = go_type
+        self.owner = ""
+        self.path: list[str] = []
+
+    def message(self) -> str:
+        """In the API server's words (those of its JSON library)."""
+        if not self.go_type:
+            return self.what
+        if not self.path:
+            return f"json: cannot unmarshal {self.what} into Go value of type {self.go_type}"
+        return (
+            f"json: cannot unmarshal {self.what} into Go struct field "
+            f"{self.owner}.{'.'.join(reversed(self.path))} of type {self.go_type}"
+        )
+
+
+Decoder = Callable[[Any, Found], Any]
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _go_type(schema: definitions.Definition) -> str:
+    name = definitions.reference(schema)
+    if name:
+        return (
+            _short(name)
+            if name.startswith("io.k8s.apimachinery.pkg.util")
+            else "v1." + _short(name)
+        )
+    kind = schema.get("type", "object")
+    if kind == "array":
+        return "[]" + _go_type(schema.get("items", {}))
+    if kind == "object":
+        return "map[string]" + _go_type(schema.get("additionalProperties", {"type": "string"}))
+    return str({"integer": schema.get("format", "int64"), "boolean": "bool"}.get(kind, kind))
+
+
+def _scalar(python_type: type, go_type: str) -> Decoder:
+    def decode(value: Any, found: Found) -> Any:
+        if type(value) is not python_type:
+            raise Mismatch(_json_type(value), go_type)
+        return value
+
+    return decode
+
+
+def _integer(form: str) -> Decoder:
+    low, high = _INT_RANGE.get(form, _INT_RANGE["int64"])
+
+    def decode(value: Any, found: Found) -> Any:
+        if type(value) is not int:
+            shown = f"number {value}" if type(value) is float else _json_type(value)
+            raise Mismatch(shown, form)
+        if not low <= value <= high:
+            raise Mismatch(f"number {value}", form)
+        return value
+
+    return decode
+
+
+def _bytes(value: Any, found: Found) -> Any:
+    if type(value) is not str:
+        raise Mismatch(_json_type(value), "[]uint8")
+    try:
+        base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError):
+        raise Mismatch("illegal base64 data at input byte " + str(_bad_byte(value))) from None
+    return value.replace("\n", "").replace("\r", "")
+
+
+def _bad_byte(value: str) -> int:
+    for index, char in enumerate(value):
+        if not (char.isascii() and (char.isalnum() or char in "+/=\r\n")):
+            return index
+    return len(value)
+
+
+def _quantity(value: Any, found: Found) -> Any:
+    if type(value) is int or type(value) is float:
+        value = str(value)
+    elif type(value) is not str:
+        raise Mismatch(quantities.FORMAT_ERROR)
+    try:
+        return quantities.canonical(value)
+    except ValueError as error:
+        raise Mismatch(str(error)) from None
+
+
+def _time(micro: bool) -> Decoder:
+    layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
+
+    def decode(value: Any, found: Found) -> Any:
+        if type(value) is not str:
+            raise Mismatch(_json_type(value), "string")
+        if not micro and _SECONDS.match(value):
+            return value
+        try:
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is None or "T" not in value:
+                raise ValueError(value)
+            moment = moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            message = f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
+            raise Mismatch(message) from None
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+    return decode
+
+
+def _int_or_string(value: Any, found: Found) -> Any:
+    if type(value) is str:
+        return value
+    if type(value) is not int or not _INT_RANGE["int32"][0] <= value <= _INT_RANGE["int32"][1]:
+        raise Mismatch(_json_type(value), "intstr.IntOrString")
+    return value
+
+
+def _free(value: Any, found: Found) -> Any:
+    return value
+
+
+_SPECIAL: dict[str, Decoder] = {
+    definitions.QUANTITY: _quantity,
+    definitions.TIME: _time(micro=False),
+    definitions.MICRO_TIME: _time(micro=True),
+    definitions.INT_OR_STRING: _int_or_string,
+    definitions.FIELDS_V1: _free,
+}
+
+
+def _zero(schema: definitions.Definition) -> Any:
+    """What a null in a list or a map means: the zero value."""
+    resolved = definitions.resolve(schema)
+    kinds: dict[str, Any] = {"string": "", "integer": 0, "boolean": False, "array": []}
+    return kinds.get(resolved.get("type", "object"), {})
+
+
+def _array(schema: definitions.Definition) -> Decoder:
+    items = schema.get("items", {})
+    each, go_type, zero = _compile(items), _go_type(schema), _zero(items)
+
+    def decode(value: Any, found: Found) -> Any:
+        if not isinstance(value, list):
+            raise Mismatch(_json_type(value), go_type)
+        return [zero if item is None else each(item, found) for item in value]
+
+    return decode
+
+
+def _map(schema: definitions.Definition) -> Decoder:
+    values = schema.get("additionalProperties")
+    if not isinstance(values, dict):
+        return _free
+    each, go_type, zero = _compile(values), _go_type(schema), _zero(values)
+
+    def decode(value: Any, found: Found) -> Any:
+        if not isinstance(value, dict):
+            raise Mismatch(_json_type(value), go_type)
+        if type(value) is not dict:
+            found.odd = True
+        return {key: zero if item is None else each(item, found) for key, item in value.items()}
+
+    return decode
+
+
+def _compile(schema: definitions.Definition) -> Decoder:
+    name = definitions.reference(schema)
+    if name:
+        return _SPECIAL.get(name) or decoder(name)
+    kind = schema.get("type")
+    if kind == "string":
+        return _bytes if schema.get("format") == "byte" else _scalar(str, "string")
+    if kind == "integer":
+        return _integer(schema.get("format", "int64"))
+    if kind == "boolean":
+        return _scalar(bool, "bool")
+    if kind == "array":
+        return _array(schema)
+    if kind == "object":
+        return _map(schema)
+    return _free
+
+
+@cache
+def decoder(name: str) -> Decoder:
+    """The compiled decoder of a definition."""
+    definition = definitions.definition(name)
+    properties = definition.get("properties")
+    if properties is None:
+        return _compile(definition)
+    return _struct(_short(name), properties, frozenset(definition.get("required", ())))
+
+
+def _struct(
+    short: str, properties: dict[str, definitions.Definition], required: frozenset[str]
+) -> Decoder:
+    fields: dict[str, Decoder] = {}
+    # An empty list or plain map that isn't required is the same as none: the API leaves it out.
+    emptied = frozenset(
+        key
+        for key, schema in properties.items()
+        if key not in required
+        and "$ref" not in schema
+        and schema.get("type") in ("array", "object")
+    )
+
+    def decode(value: Any, found: Found) -> Any:
+        if not fields:
+            # On first use: definitions refer to one another in circles.
+            fields.update((key, _compile(schema)) for key, schema in properties.items())
+        if type(value) is not dict:
+            if not isinstance(value, dict):
+                raise Mismatch(_json_type(value), "v1." + short)
+            found.odd = True
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            field = fields.get(key)
+            if field is None:
+                found.odd = True
+            elif item is not None and (item or key not in emptied or not _is_empty(item)):
+                try:
+                    cleaned[key] = field(item, found)
+                except Mismatch as mismatch:
+                    mismatch.owner = mismatch.owner or short
+                    mismatch.path.append(key)
+                    raise
+        return cleaned
+
+    return decode
+
+
+def _is_empty(item: Any) -> bool:
+    return isinstance(item, list | dict) and not item

@@ -1,0 +1,146 @@
+"""From a client's JSON to an object of a known type: types checked, unknown fields found.
+
+What leaves here has only fields of the schema, no nulls, canonical quantities and UTC times.
+Definitions are compiled to closures the first time a kind is seen. Must never change its input,
+and knows nothing of defaults or of what values mean.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.errors import bad_request
+from kubeletpy_up.schema import compile as schema_compile
+from kubeletpy_up.schema import definitions
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.resources import ResourceInfo
+
+_MAX_WARNINGS = 20
+_RECURSION = "json: nested too deep"
+
+
+class DuplicatedKeys(dict[str, Any]):
+    """A JSON object in which some keys came more than once (the last value counts)."""
+
+    duplicates: tuple[str, ...] = ()
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    plain = dict(pairs)
+    if len(plain) == len(pairs):
+        return plain
+    seen: set[str] = set()
+    repeated: list[str] = []
+    for key, _ in pairs:
+        if key in seen:
+            repeated.append(key)
+        seen.add(key)
+    marked = DuplicatedKeys(plain)
+    marked.duplicates = tuple(repeated)
+    return marked
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"invalid character {name[:1]!r} looking for beginning of value")
+
+
+def parse_json(body: bytes | str) -> Any:
+    """Read JSON, remembering repeated keys for :func:`decode` to report.
+
+    Raises:
+        ApiError: 400, not JSON.
+    """
+    try:
+        return json.loads(body, object_pairs_hook=_pairs, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        message = _RECURSION if isinstance(error, RecursionError) else str(error)
+        raise bad_request(f"error decoding the body: {message}") from None
+
+
+def decode(
+    resource: ResourceInfo, obj: Any, field_validation: str = "Warn"
+) -> tuple[JSON, list[str]]:
+    """Check an object that a client sent against its kind's definition.
+
+    Args:
+        resource: what the request's path names.
+        obj: parsed JSON; repeated keys are known only if :func:`parse_json` read it.
+        field_validation: "Strict" refuses unknown and repeated fields, "Warn" drops them and
+            says so, "Ignore" drops them.
+
+    Returns:
+        The cleaned object, always with apiVersion and kind, and warnings for the client.
+
+    Raises:
+        ApiError: 400 BadRequest.
+    """
+    return decode_kind(resource.group, resource.version, resource.kind, obj, field_validation)
+
+
+def decode_kind(
+    group: str, version: str, kind: str, obj: Any, field_validation: str = "Warn"
+) -> tuple[JSON, list[str]]:
+    """Like :func:`decode`, for a body whose kind isn't the resource's (Binding, TokenRequest).
+
+    A kind without a definition passes as it is.
+    """
+    api_version = f"{group}/{version}" if group else version
+    if not isinstance(obj, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
+    given_kind, given_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
+    if (given_kind, given_version) != (kind, api_version):
+        raise bad_request(
+            f'{given_kind} in version "{str(given_version).rpartition("/")[2]}" cannot be handled '
+            f"as a {kind}: converting ({given_version}.{given_kind}) to ({api_version}.{kind}): "
+            "unknown conversion"
+        )
+    name = definitions.definition_name(group, version, kind)
+    if name is None:
+        return dict(obj), []
+    prefix = f'{kind} in version "{version}" cannot be handled as a {kind}: '
+    found = schema_compile.Found()
+    try:
+        cleaned = schema_compile.decoder(name)(obj, found)
+    except schema_compile.Mismatch as mismatch:
+        raise bad_request(prefix + mismatch.message()) from None
+    except RecursionError:
+        raise bad_request(prefix + _RECURSION) from None
+    cleaned["apiVersion"] = api_version
+    cleaned["kind"] = kind
+    if not found.odd or field_validation == "Ignore":
+        return cleaned, []
+    oddities = odd_fields(name, obj)
+    if field_validation == "Strict":
+        raise bad_request(prefix + "strict decoding error: " + ", ".join(oddities))
+    return cleaned, oddities[:_MAX_WARNINGS]
+
+
+def odd_fields(name: str, obj: JSON) -> list[str]:
+    """What a strict decoder says about an object: each unknown and each repeated field's path."""
+    unknown: list[str] = []
+    repeated: list[str] = []
+    _walk({"$ref": f"#/definitions/{name}"}, obj, "", unknown, repeated)
+    return [f'duplicate field "{path}"' for path in repeated] + [
+        f'unknown field "{path}"' for path in unknown
+    ]
+
+
+def _walk(schema: JSON, value: Any, path: str, unknown: list[str], repeated: list[str]) -> None:
+    definition = definitions.resolve(schema)
+    if isinstance(value, DuplicatedKeys):
+        repeated.extend(f"{path}.{key}".lstrip(".") for key in value.duplicates)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _walk(definition.get("items", {}), item, f"{path}[{index}]", unknown, repeated)
+    elif isinstance(value, dict):
+        properties = definition.get("properties")
+        extra = definition.get("additionalProperties", {})
+        for key, item in value.items():
+            where = f"{path}.{key}" if path else key
+            if properties is not None and key not in properties:
+                unknown.append(where)
+            else:
+                _walk(properties[key] if properties else extra, item, where, unknown, repeated)

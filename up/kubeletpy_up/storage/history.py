@@ -1,0 +1,90 @@
+"""The recent past: a bounded record of changes, from which watches catch up. Pure.
+
+Changes are kept as JSON text, which is an order of magnitude smaller than decoded objects, and
+decoded again when a watch asks for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.errors import gone
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write. ``object`` of a DELETED is the last state with the deletion's resourceVersion."""
+
+    revision: int
+    type: str
+    resource: str
+    object: JSON
+    text: str
+    previous: JSON | None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    revision: int
+    at: float
+    type: str
+    resource: str
+    text: str
+    previous: str | None
+
+    def change(self) -> Change:
+        previous = json.loads(self.previous) if self.previous is not None else None
+        return Change(
+            self.revision, self.type, self.resource, json.loads(self.text), self.text, previous
+        )
+
+
+class History:
+    """What happened lately, one record per revision, without gaps.
+
+    Args:
+        revision: where it starts: nothing before is known.
+        count, seconds, size: how much is kept (records, age, bytes); whichever comes first.
+    """
+
+    def __init__(self, revision: int, count: int, seconds: float, size: int) -> None:
+        self._oldest = revision
+        self._newest = revision
+        self._limits = (count, seconds, size)
+        self._records: deque[Past] = deque()
+        self._bytes = 0
+
+    def add(self, past: Past) -> None:
+        """Note the next revision, and forget what is too old."""
+        count, seconds, size = self._limits
+        records = self._records
+        records.append(past)
+        self._newest = past.revision
+        self._bytes += len(past.text)
+        while records and (
+            len(records) > count or self._bytes > size or records[0].at < past.at - seconds
+        ):
+            dropped = records.popleft()
+            self._bytes -= len(dropped.text)
+            self._oldest = dropped.revision
+
+    def knows(self, revision: int) -> bool:
+        """Whether all that happened after ``revision`` is known."""
+        return self._oldest <= revision <= self._newest
+
+    def since(self, revision: int, resource: str) -> list[Change]:
+        """A resource's changes after ``revision``, oldest first.
+
+        Raises:
+            ApiError: 410, that far back (or forward) nothing is known.
+        """
+        if revision < self._oldest:
+            raise gone(f"too old resource version: {revision} ({self._oldest})")
+        if revision > self._newest:
+            raise gone(f"unknown resource version: {revision} (now {self._newest})")
+        behind = self._newest - revision
+        recent = list(self._records)[len(self._records) - behind :] if behind else []
+        return [past.change() for past in recent if past.resource == resource]

@@ -1,0 +1,212 @@
+"""A watch: what one client still has to be told, in order, bounded.
+
+The store's changes go in (synchronously), watch events come out. A client that is too slow to keep
+its queue short is ended; it starts again from the last resourceVersion that it saw. Must never
+block the writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.resources import ResourceInfo
+from kubeletpy_up.storage.history import Change
+from kubeletpy_up.storage.selectors import Selection
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+QUEUE_LIMIT = 1000
+BOOKMARK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (the object is then a Status).
+
+    Attributes:
+        text: the object as JSON where that is known already.
+    """
+
+    type: str
+    object: JSON
+    text: str | None = None
+
+
+def transition(selection: Selection, change: Change) -> str | None:
+    """What a change is to a watch: its event type, or None for nothing.
+
+    An object that stops matching is DELETED, one that starts to match is ADDED.
+    """
+    before = change.previous is not None and selection.matches(change.previous)
+    if change.type == "DELETED":
+        return "DELETED" if before else None
+    if selection.matches(change.object):
+        return "MODIFIED" if before else "ADDED"
+    return "DELETED" if before else None
+
+
+class Subscription:
+    """One running watch; take its events with :meth:`next` until None, then :meth:`close` it.
+
+    Args:
+        resource: what is watched.
+        selection: which objects.
+        convert: how a stored object looks in this resource's version, or None for as it is.
+        revision: called for the current revision, for bookmarks.
+        bookmarks: whether to send BOOKMARK events now and then.
+        timeout_seconds: when the watch ends by itself; None for never.
+        on_close: called once.
+    """
+
+    def __init__(
+        self,
+        resource: ResourceInfo,
+        selection: Selection,
+        *,
+        revision: Callable[[], int],
+        convert: Callable[[JSON], JSON] | None = None,
+        bookmarks: bool = False,
+        timeout_seconds: float | None = None,
+        on_close: Callable[[Subscription], None] | None = None,
+    ) -> None:
+        self.resource = resource
+        self._selection = selection
+        self._convert = convert
+        self._revision = revision
+        self._bookmarks = bookmarks
+        self._timeout = timeout_seconds
+        self._deadline: float | None = None
+        self._on_close = on_close
+        self._queue: deque[WatchEvent] = deque()
+        self._limit = QUEUE_LIMIT
+        self._wake: asyncio.Future[None] | None = None
+        self._closed = False
+        self._ended = False
+
+    def offer(self, change: Change) -> None:
+        """Take note of a change of the watched resource."""
+        if self._ended or self._closed:
+            return
+        kind = transition(self._selection, change)
+        if kind is None:
+            return
+        if len(self._queue) >= self._limit:
+            self._ended = True
+            self._notify()
+            return
+        self._push(kind, change.object, change.text)
+
+    def push_initial(self, obj: JSON, text: str) -> None:
+        """Queue an object that was there before; these don't count as being slow."""
+        self._limit += 1
+        self._push("ADDED", obj, text)
+
+    def _push(self, kind: str, obj: JSON, text: str | None) -> None:
+        if self._convert is not None:
+            obj, text = self._convert(obj), None
+        self._queue.append(WatchEvent(kind, obj, text))
+        self._notify()
+
+    def push_bookmark(self, *, initial_events_end: bool = False) -> None:
+        """Queue a bookmark of the current revision."""
+        self._queue.append(self._bookmark(initial_events_end))
+        self._notify()
+
+    def fail(self, error: ApiError) -> None:
+        """Queue an ERROR event and end after it."""
+        self._queue.append(WatchEvent("ERROR", error.status()))
+        self._ended = True
+        self._notify()
+
+    def _bookmark(self, initial_events_end: bool) -> WatchEvent:
+        metadata: JSON = {"resourceVersion": str(self._revision())}
+        if initial_events_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        obj: JSON = {
+            "kind": self.resource.kind,
+            "apiVersion": self.resource.group_version,
+            "metadata": metadata,
+        }
+        return WatchEvent("BOOKMARK", obj)
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def take(self) -> list[WatchEvent]:
+        """All queued events at once, without waiting."""
+        events = list(self._queue)
+        self._queue.clear()
+        return events
+
+    async def next(self) -> WatchEvent | None:
+        """The next event, or None when the watch is over (closed, timed out, too slow)."""
+        loop = asyncio.get_running_loop()
+        if self._deadline is None and self._timeout is not None:
+            self._deadline = loop.time() + self._timeout
+        while True:
+            remaining = None if self._deadline is None else self._deadline - loop.time()
+            if self._closed or (remaining is not None and remaining <= 0):
+                return None
+            if self._queue:
+                return self._queue.popleft()
+            if self._ended:
+                return None
+            quiet = BOOKMARK_SECONDS if self._bookmarks else None
+            waits = [seconds for seconds in (remaining, quiet) if seconds is not None]
+            if not await self._wait(min(waits, default=None)) and self._bookmarks:
+                return self._bookmark(False)
+
+    async def _wait(self, seconds: float | None) -> bool:
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake
+        except TimeoutError:
+            return False
+        finally:
+            self._wake = None
+        return True
+
+    def close(self) -> None:
+        """End the watch at once; what is queued is dropped."""
+        if self._closed:
+            return
+        self._closed = True
+        self._notify()
+        if self._on_close is not None:
+            self._on_close(self)
+
+
+class Watchers:
+    """All running watches by what is stored; feed it the store's changes."""
+
+    def __init__(self) -> None:
+        self._by_resource: dict[str, set[Subscription]] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """Offer it every coming change of its resource."""
+        key = subscription.resource.storage_key
+        self._by_resource.setdefault(key, set()).add(subscription)
+
+    def discard(self, subscription: Subscription) -> None:
+        """Offer it nothing more."""
+        self._by_resource.get(subscription.resource.storage_key, set()).discard(subscription)
+
+    def dispatch(self, change: Change) -> None:
+        """Offer a change to all who watch that resource."""
+        for subscription in tuple(self._by_resource.get(change.resource, ())):
+            subscription.offer(change)
+
+    def close_all(self) -> None:
+        """End every watch."""
+        for subscriptions in list(self._by_resource.values()):
+            for subscription in tuple(subscriptions):
+                subscription.close()
+
+    def __len__(self) -> int:
+        return sum(len(subscriptions) for subscriptions in self._by_resource.values())

@@ -1,0 +1,98 @@
+"""Resource names and amounts: requests, limits, claims, resize policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy.pods.resources import COMPUTE
+from kubeletpy_up.schema import formats, quantities
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.validation.report import Report
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+
+
+def quantity(report: Report, value: Any, path: str) -> None:
+    """A quantity that is not negative."""
+    try:
+        number, _ = quantities.read(str(value))
+    except ValueError as error:
+        report.invalid(path, value, str(error))
+        return
+    if number < 0:
+        report.invalid(path, value, "must be greater than or equal to 0")
+
+
+def is_extended(name: str) -> bool:
+    """A resource that a device plugin or an administrator announces: ``vendor.com/thing``."""
+    prefix, separator, _ = name.rpartition("/")
+    return bool(separator) and not (prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"))
+
+
+def _name(report: Report, name: str, path: str) -> None:
+    details = formats.qualified_name(name)
+    report.all_invalid(path, name, details)
+    if details:
+        return
+    if "/" not in name:
+        if name not in _STANDARD and not name.startswith("hugepages-"):
+            report.invalid(path, name, "must be a standard resource for containers")
+    elif name.startswith("requests."):
+        report.invalid(path, name, "doesn't follow extended resource name standard")
+
+
+def _list(report: Report, amounts: JSON, path: str) -> None:
+    for name, amount in amounts.items():
+        where = f"{path}[{name}]"
+        if name not in _STANDARD:
+            _name(report, name, where)
+        quantity(report, amount, where)
+        if is_extended(name) and "/" in name and quantities.milli(str(amount)) % 1000:
+            report.invalid(where, amount, "must be an integer")
+
+
+def requirements(report: Report, given: JSON, path: str, claims: set[str]) -> None:
+    """A container's or pod's resources: names, amounts, and no request above its limit."""
+    requests, limits = given.get("requests") or {}, given.get("limits") or {}
+    before = len(report.causes)
+    _list(report, limits, f"{path}.limits")
+    _list(report, requests, f"{path}.requests")
+    if len(report.causes) == before:
+        for name, amount in requests.items():
+            _request(report, name, amount, limits.get(name), path)
+    for index, claim in enumerate(given.get("claims") or ()):
+        if claim.get("name") not in claims:
+            report.not_found(f"{path}.claims[{index}]", claim.get("name") or "")
+
+
+def _request(report: Report, name: str, amount: Any, limit: Any, path: str) -> None:
+    overcommit = not (is_extended(name) or name.startswith("hugepages-"))
+    where = f"{path}.requests"
+    if limit is None:
+        if not overcommit:
+            report.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        return
+    asked, allowed = quantities.read(str(amount))[0], quantities.read(str(limit))[0]
+    if not overcommit and asked != allowed:
+        report.invalid(where, amount, f"must be equal to {name} limit of {limit}")
+    elif asked > allowed:
+        report.invalid(where, amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+def resize_policies(report: Report, given: list[JSON], path: str, pod_policy: str) -> None:
+    """A container's ``resizePolicy``."""
+    seen: set[str] = set()
+    for index, policy in enumerate(given):
+        name, action = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
+        if name in seen:
+            report.duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+        if name not in COMPUTE:
+            report.unsupported(f"{path}[{index}].resourceName", name, COMPUTE)
+        report.one_of(f"{path}[{index}].restartPolicy", action, _RESIZE_POLICIES)
+        if pod_policy == "Never" and action != "NotRequired":
+            detail = "must be 'NotRequired' when `restartPolicy` is 'Never'"
+            report.invalid(path, action, detail)

@@ -1,0 +1,100 @@
+"""Probes and lifecycle hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.schema import formats
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.validation.report import Report
+
+_PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
+_SCHEMES = ("HTTP", "HTTPS")
+_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+
+
+def port(report: Report, value: Any, path: str) -> None:
+    """A port by number or by name."""
+    if isinstance(value, str):
+        report.all_invalid(path, value, formats.port_name(value))
+    else:
+        report.all_invalid(path, value or 0, formats.port_number(value or 0))
+
+
+def _http(report: Report, action: JSON, path: str) -> None:
+    if not action.get("path"):
+        report.required(f"{path}.path")
+    port(report, action.get("port"), f"{path}.port")
+    if action.get("scheme") not in _SCHEMES:
+        report.unsupported(f"{path}.scheme", action.get("scheme") or "", _SCHEMES)
+    for header in action.get("httpHeaders") or ():
+        name = header.get("name") or ""
+        report.all_invalid(f"{path}.httpHeaders", name, formats.header_name(name))
+
+
+def _sleep(report: Report, action: JSON, path: str, grace: int) -> None:
+    seconds = action.get("seconds") or 0
+    if not 0 <= seconds <= grace:
+        report.invalid(
+            path,
+            seconds,
+            f"must be non-negative and less than terminationGracePeriodSeconds ({grace})",
+        )
+
+
+def _handler(report: Report, given: JSON, path: str, kinds: tuple[str, ...], grace: int) -> None:
+    present = [kind for kind in kinds if given.get(kind) is not None]
+    if not present:
+        report.required(path, "must specify a handler type")
+        return
+    for extra in present[1:]:
+        report.forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
+    kind, action = present[0], given[present[0]]
+    where = f"{path}.{kind}"
+    if kind == "exec":
+        if not action.get("command"):
+            report.required(f"{where}.command")
+    elif kind == "httpGet":
+        _http(report, action, where)
+    elif kind == "sleep":
+        _sleep(report, action, where, grace)
+    else:
+        port(report, action.get("port"), f"{where}.port")
+
+
+def probe(report: Report, given: JSON | None, path: str, *, kind: str) -> None:
+    """``kind``: livenessProbe, readinessProbe or startupProbe."""
+    if given is None:
+        return
+    _handler(report, given, path, _PROBE_HANDLERS, 0)
+    for key in _NUMBERS:
+        if (given.get(key) or 0) < 0:
+            report.invalid(f"{path}.{key}", given[key], "must be greater than or equal to 0")
+    grace = given.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        where = f"{path}.terminationGracePeriodSeconds"
+        report.invalid(where, grace, "must be greater than 0")
+    if kind == "readinessProbe":
+        if grace is not None:
+            where = f"{path}.terminationGracePeriodSeconds"
+            report.invalid(where, grace, "must not be set for readinessProbes")
+    elif given.get("successThreshold", 1) != 1:
+        report.invalid(f"{path}.successThreshold", given["successThreshold"], "must be 1")
+
+
+def lifecycle(report: Report, given: JSON | None, path: str, *, grace: int) -> None:
+    """Post-start and pre-stop hooks; ``grace``: the pod's grace period in seconds."""
+    for hook in ("postStart", "preStop"):
+        if given and given.get(hook) is not None:
+            _handler(report, given[hook], f"{path}.{hook}", _HOOK_HANDLERS, grace)
+    if given and given.get("stopSignal") is not None and not given["stopSignal"].startswith("SIG"):
+        report.unsupported(f"{path}.stopSignal", given["stopSignal"], ("SIGTERM", "SIGKILL"))

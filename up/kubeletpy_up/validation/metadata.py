@@ -1,0 +1,103 @@
+"""metadata: names, labels, annotations, owners, finalizers, and what an update may not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kubeletpy_up.schema import formats
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.validation.report import Report
+
+_ANNOTATIONS_LIMIT = 256 * 1024
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
+
+NameCheck = Callable[[str], Iterable[str]]
+
+
+def path_segment(name: str) -> list[str]:
+    """A name that only has to fit into a path (events, some cluster objects)."""
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{char}'" for char in "/%" if char in name]
+
+
+def validate(
+    report: Report, obj: JSON, *, namespaced: bool, name_check: NameCheck = formats.dns_subdomain
+) -> None:
+    """Check an object's metadata. The server has filled in name and namespace before."""
+    metadata = obj.get("metadata") or {}
+    name, generate = metadata.get("name") or "", metadata.get("generateName") or ""
+    if generate:
+        # The suffix comes later: check as if one were there.
+        for detail in name_check(generate.rstrip("-.") or generate):
+            report.invalid("metadata.generateName", generate, detail)
+    if not name and not generate:
+        report.required("metadata.name", "name or generateName is required")
+    elif name:
+        report.all_invalid("metadata.name", name, name_check(name))
+    if namespaced and metadata.get("namespace"):
+        namespace = metadata["namespace"]
+        report.all_invalid("metadata.namespace", namespace, formats.dns_label(namespace))
+    elif not namespaced and metadata.get("namespace"):
+        report.forbidden("metadata.namespace", "not allowed on this type")
+    labels(report, metadata.get("labels"), "metadata.labels")
+    annotation_map(report, metadata.get("annotations"))
+    _owners(report, metadata.get("ownerReferences") or [])
+    for index, finalizer in enumerate(metadata.get("finalizers") or []):
+        path = f"metadata.finalizers[{index}]"
+        report.all_invalid(path, finalizer, formats.qualified_name(finalizer))
+
+
+def labels(report: Report, given: JSON | None, path: str) -> None:
+    """Check a map of labels (or a node selector)."""
+    for key, value in (given or {}).items():
+        report.all_invalid(path, key, formats.qualified_name(key))
+        report.all_invalid(path, value, formats.label_value(value))
+
+
+def annotation_map(report: Report, given: JSON | None, path: str = "metadata.annotations") -> None:
+    """Check annotations: keys, and 256 KiB in all."""
+    size = 0
+    for key, value in (given or {}).items():
+        report.all_invalid(path, key, formats.qualified_name(key.lower()))
+        size += len(key) + len(value)
+    if size > _ANNOTATIONS_LIMIT:
+        report.too_long(path, _ANNOTATIONS_LIMIT)
+
+
+def _owners(report: Report, owners: list[JSON]) -> None:
+    controllers = []
+    for index, owner in enumerate(owners):
+        path = f"metadata.ownerReferences[{index}]"
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(key):
+                report.invalid(f"{path}.{key}", owner.get(key) or "", f"{key} must not be empty")
+        if owner.get("controller"):
+            controllers.append(owner.get("name") or "")
+    if len(controllers) > 1:
+        report.invalid(
+            "metadata.ownerReferences",
+            owners,
+            "Only one reference can have Controller set to true. Found "
+            f'"true" in references for {controllers[0]} and {controllers[1]}',
+        )
+
+
+def validate_update(report: Report, new: JSON, old: JSON) -> None:
+    """Check that identity is kept, and that nothing but finalizers changes the end of an object."""
+    new_meta, old_meta = new.get("metadata") or {}, old.get("metadata") or {}
+    for key in _IMMUTABLE:
+        if new_meta.get(key) is not None and new_meta[key] != old_meta.get(key):
+            report.invalid(f"metadata.{key}", new_meta[key], "field is immutable")
+    if old_meta.get("deletionTimestamp"):
+        before = old_meta.get("finalizers") or []
+        added = [name for name in new_meta.get("finalizers") or [] if name not in before]
+        if added:
+            report.forbidden(
+                "metadata.finalizers",
+                "no new finalizers can be added if the object is being deleted, found new "
+                f"finalizers {added}",
+            )

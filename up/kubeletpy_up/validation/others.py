@@ -1,0 +1,221 @@
+"""Every kind but pods."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubeletpy_up.schema import formats
+from kubeletpy_up.validation import amounts, handlers, metadata, scheduling
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.validation.report import Report
+
+_MAX_DATA = 1024 * 1024
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_REDACTED = "<secret contents redacted>"
+_IMMUTABLE = "field is immutable when `immutable` is set"
+_SECRET_KEYS = {
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+_DOCKER_KEYS = (".dockercfg", ".dockerconfigjson")
+
+
+def _keys(report: Report, data: JSON | None, path: str) -> int:
+    size = 0
+    for key, value in (data or {}).items():
+        report.all_invalid(f"{path}[{key}]", key, formats.config_key(key))
+        size += len(value)
+    return size
+
+
+def configmap(report: Report, obj: JSON) -> None:
+    """Keys, and 1 MiB in all."""
+    size = _keys(report, obj.get("data"), "data")
+    size += _keys(report, obj.get("binaryData"), "binaryData") * 3 // 4
+    for key in (obj.get("data") or {}).keys() & (obj.get("binaryData") or {}).keys():
+        report.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+    if size > _MAX_DATA:
+        report.too_long("", _MAX_DATA)
+
+
+def secret(report: Report, obj: JSON) -> None:
+    """Keys, size, and what each type must hold. Values never get into a message."""
+    data = obj.get("data") or {}
+    if _keys(report, data, "data") * 3 // 4 > _MAX_DATA:
+        report.too_long("data", _MAX_DATA)
+    kind = obj.get("type") or "Opaque"
+    if kind == "kubernetes.io/service-account-token":
+        name = "kubernetes.io/service-account.name"
+        if not ((obj.get("metadata") or {}).get("annotations") or {}).get(name):
+            report.required(f"metadata.annotations[{name}]")
+    if kind == "kubernetes.io/basic-auth" and not ({"username", "password"} & data.keys()):
+        report.required("data[username]")
+        report.required("data[password]")
+    for key in _SECRET_KEYS.get(kind, ()):
+        if key not in data:
+            report.required(f"data[{key}]")
+        elif key in _DOCKER_KEYS and not _is_json_object(data[key]):
+            report.invalid(f"data[{key}]", _REDACTED, "is not a JSON object")
+
+
+def _is_json_object(encoded: str) -> bool:
+    try:
+        return isinstance(json.loads(base64.b64decode(encoded)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def service(report: Report, obj: JSON) -> None:
+    """Type and ports."""
+    spec = obj.get("spec") or {}
+    kind, ports = spec.get("type") or "ClusterIP", spec.get("ports") or []
+    headless = spec.get("clusterIP") == "None"
+    if kind not in _SERVICE_TYPES:
+        report.unsupported("spec.type", kind, _SERVICE_TYPES)
+    if not ports and not headless and kind != "ExternalName":
+        report.required("spec.ports")
+    if kind == "ExternalName":
+        name = (spec.get("externalName") or "").removesuffix(".")
+        if not name:
+            report.required("spec.externalName")
+        report.all_invalid("spec.externalName", name, formats.dns_subdomain(name) if name else ())
+    if spec.get("sessionAffinity") not in ("ClientIP", "None"):
+        known = ("ClientIP", "None")
+        report.unsupported("spec.sessionAffinity", spec.get("sessionAffinity") or "", known)
+    metadata.labels(report, spec.get("selector"), "spec.selector")
+    address = spec.get("clusterIP") or ""
+    if address not in ("", "None"):
+        report.all_invalid("spec.clusterIPs[0]", address, formats.ip_address(address))
+    names: set[str] = set()
+    pairs: set[tuple[str, int]] = set()
+    for index, port in enumerate(ports):
+        where = f"spec.ports[{index}]"
+        _service_port(report, port, where, names, need_name=len(ports) > 1)
+        pair = (port.get("protocol") or "", port.get("port") or 0)
+        if pair in pairs:
+            report.duplicate(where, {"protocol": pair[0], "port": pair[1]})
+        pairs.add(pair)
+
+
+def _service_port(
+    report: Report, port: JSON, where: str, names: set[str], *, need_name: bool
+) -> None:
+    name, number = port.get("name") or "", port.get("port") or 0
+    if name:
+        report.all_invalid(f"{where}.name", name, formats.dns_label(name))
+        if name in names:
+            report.duplicate(f"{where}.name", name)
+        names.add(name)
+    elif need_name:
+        report.required(f"{where}.name")
+    report.all_invalid(f"{where}.port", number, formats.port_number(number))
+    report.one_of(f"{where}.protocol", port.get("protocol"), _PROTOCOLS)
+    handlers.port(report, port.get("targetPort", number), f"{where}.targetPort")
+
+
+def node(report: Report, obj: JSON) -> None:
+    """Taints and capacity."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    scheduling.taints(report, spec.get("taints") or [], "spec.taints")
+    for kind in ("capacity", "allocatable"):
+        for name, amount in (status.get(kind) or {}).items():
+            amounts.quantity(report, amount, f"status.{kind}[{name}]")
+
+
+def lease(report: Report, obj: JSON) -> None:
+    """Durations and transitions that can be."""
+    spec = obj.get("spec") or {}
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if seconds is not None and seconds <= 0:
+        report.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    if transitions is not None and transitions < 0:
+        detail = "must be greater than or equal to 0"
+        report.invalid("spec.leaseTransitions", transitions, detail)
+
+
+def runtimeclass(report: Report, obj: JSON) -> None:
+    """The handler's name."""
+    handler = obj.get("handler") or ""
+    report.all_invalid("handler", handler, formats.dns_label(handler))
+    for name, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
+        amounts.quantity(report, amount, f"overhead.podFixed[{name}]")
+    scheduled = obj.get("scheduling") or {}
+    metadata.labels(report, scheduled.get("nodeSelector"), "scheduling.nodeSelector")
+    scheduling.tolerations(report, scheduled.get("tolerations") or [], "scheduling.tolerations")
+
+
+def event(report: Report, obj: JSON) -> None:
+    """An event lives in the namespace of what it is about."""
+    about = obj.get("involvedObject") or obj.get("regarding") or {}
+    namespace = (obj.get("metadata") or {}).get("namespace") or ""
+    own = about.get("namespace") or ""
+    if own != namespace and not (not own and namespace == "default"):
+        report.invalid("involvedObject.namespace", own, "does not match event.namespace")
+
+
+def _claim(report: Report, obj: JSON) -> None:
+    spec = obj.get("spec") or {}
+    if not spec.get("accessModes"):
+        report.required("spec.accessModes", "at least 1 access mode is required")
+    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+        report.required("spec.resources[storage]")
+
+
+_BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
+    "configmaps": configmap,
+    "secrets": secret,
+    "services": service,
+    "nodes": node,
+    "leases": lease,
+    "runtimeclasses": runtimeclass,
+    "events": event,
+    "persistentvolumeclaims": _claim,
+}
+_NAME_CHECKS: dict[str, metadata.NameCheck] = {
+    "namespaces": formats.dns_label,
+    "services": formats.dns_label,
+    "events": metadata.path_segment,
+    "certificatesigningrequests": metadata.path_segment,
+}
+
+
+def validate(report: Report, plural: str, obj: JSON, *, namespaced: bool) -> None:
+    """Metadata, and what else the kind has."""
+    check = _NAME_CHECKS.get(plural, formats.dns_subdomain)
+    metadata.validate(report, obj, namespaced=namespaced, name_check=check)
+    if plural in _BY_PLURAL:
+        _BY_PLURAL[plural](report, obj)
+
+
+def validate_update(report: Report, plural: str, new: JSON, old: JSON, *, namespaced: bool) -> None:
+    """Like :func:`validate`, and what must not change."""
+    metadata.validate_update(report, new, old)
+    if plural in ("configmaps", "secrets") and old.get("immutable"):
+        if not new.get("immutable"):
+            report.forbidden("immutable", _IMMUTABLE)
+        for key in ("data", "binaryData"):
+            if (new.get(key) or {}) != (old.get(key) or {}):
+                report.forbidden(key, _IMMUTABLE)
+    if plural == "secrets" and old.get("type") and new.get("type") != old["type"]:
+        report.invalid("type", new.get("type") or "", "field is immutable")
+    if plural == "runtimeclasses" and new.get("handler") != old.get("handler"):
+        report.invalid("handler", new.get("handler") or "", "field is immutable")
+    if plural == "services":
+        before = (old.get("spec") or {}).get("clusterIP")
+        after = (new.get("spec") or {}).get("clusterIP")
+        if before and after and before != after:
+            report.invalid("spec.clusterIPs[0]", [after], "may not change once set")
+    if plural == "nodes":
+        before = (old.get("spec") or {}).get("providerID")
+        if before and (new.get("spec") or {}).get("providerID") != before:
+            detail = 'node updates may not change providerID except from "" to valid'
+            report.forbidden("spec.providerID", detail)
+    validate(report, plural, new, namespaced=namespaced)

@@ -1,0 +1,77 @@
+"""Collects what is wrong with an object, field by field, in the API's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from kubeletpy_up.errors import Cause
+
+_UNSHOWN = object()
+
+
+def quote(value: Any) -> str:
+    """A value as messages show it: strings quoted, objects as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Report:
+    """A growing list of causes. Paths are like ``spec.containers[0].name``."""
+
+    __slots__ = ("causes",)
+
+    def __init__(self) -> None:
+        self.causes: list[Cause] = []
+
+    def _add(self, reason: str, path: str, words: str, value: Any, detail: str) -> None:
+        message = words if value is _UNSHOWN else f"{words}: {quote(value)}"
+        if detail:
+            message += f": {detail}"
+        self.causes.append(Cause("FieldValue" + reason, path, message))
+
+    def required(self, path: str, detail: str = "") -> None:
+        """The field must be there."""
+        self._add("Required", path, "Required value", _UNSHOWN, detail)
+
+    def invalid(self, path: str, value: Any, detail: str) -> None:
+        """The value is malformed or out of bounds."""
+        self._add("Invalid", path, "Invalid value", value, detail)
+
+    def all_invalid(self, path: str, value: Any, details: Iterable[str]) -> None:
+        """One cause for each detail."""
+        for detail in details:
+            self.invalid(path, value, detail)
+
+    def unsupported(self, path: str, value: Any, supported: Iterable[str]) -> None:
+        """The value is none of an enumeration's."""
+        listed = ", ".join(quote(item) for item in supported)
+        self._add("NotSupported", path, "Unsupported value", value, f"supported values: {listed}")
+
+    def not_found(self, path: str, value: Any) -> None:
+        """The value names something that isn't there."""
+        self._add("NotFound", path, "Not found", value, "")
+
+    def duplicate(self, path: str, value: Any) -> None:
+        """The value must be unique and isn't."""
+        self._add("Duplicate", path, "Duplicate value", value, "")
+
+    def forbidden(self, path: str, detail: str) -> None:
+        """The field may not be set, or not be changed, here."""
+        self._add("Forbidden", path, "Forbidden", _UNSHOWN, detail)
+
+    def too_long(self, path: str, limit: int) -> None:
+        """More than ``limit`` bytes; the value itself is not shown."""
+        detail = f"may not be more than {limit} bytes"
+        self._add("TooLong", path, "Too long", _UNSHOWN, detail)
+
+    def too_many(self, path: str, count: int, limit: int) -> None:
+        """More than ``limit`` items."""
+        self._add("TooMany", path, "Too many", count, f"must have at most {limit} items")
+
+    def one_of(self, path: str, value: Any, supported: tuple[str, ...]) -> None:
+        """Check an enumeration whose value must be there."""
+        if value in (None, ""):
+            self.required(path)
+        elif value not in supported:
+            self.unsupported(path, value, supported)
