@@ -1,0 +1,130 @@
+"""What a pod's claim-backed volume is once resolved, and what it waits for while it is not.
+
+Pure. Source: docs/reference/behaviour-storage.md, sb2, sc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Mode(StrEnum):
+    """``volumeMode``: how containers get a volume."""
+
+    FILESYSTEM = "Filesystem"
+    BLOCK = "Block"
+
+
+class Cause(StrEnum):
+    """Why a volume cannot be had yet; the words are in ``Waits.message``."""
+
+    UNREAD = "Unread"
+    """An object could not be read: says nothing of the volume."""
+    CLAIM_MISSING = "ClaimMissing"
+    CLAIM_DELETING = "ClaimDeleting"
+    CLAIM_UNBOUND = "ClaimUnbound"
+    CLAIM_LOST = "ClaimLost"
+    NOT_OWNED = "NotOwned"
+    """The claim of an ephemeral volume was not made for this pod."""
+    PV_MISSING = "PersistentVolumeMissing"
+    PV_OF_ANOTHER = "PersistentVolumeOfAnother"
+    MODE_DIFFERS = "ModeDiffers"
+    NO_PLUGIN = "NoPlugin"
+    """The node has nothing for this kind of volume."""
+    INVALID = "Invalid"
+    """The source cannot be what it says."""
+    SELINUX_CONFLICT = "SELinuxConflict"
+    DRIVER_MISSING = "DriverMissing"
+    NODE_AFFINITY = "NodeAffinity"
+    NOT_IN_USE_YET = "NotInUseYet"
+    """The API does not know yet that this node uses the volume."""
+    NOT_ATTACHED = "NotAttached"
+    ATTACH_FAILED = "AttachFailed"
+    SOLE_USER = "SoleUser"
+    """ReadWriteOncePod, and another pod has it."""
+    BUSY = "Busy"
+    """Another operation on the volume is under way."""
+    BACKOFF = "Backoff"
+    """An operation failed; it is tried again at ``retry_at``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Why a volume cannot be had yet: a typed reason, with the words for people."""
+
+    cause: Cause
+    object: str
+    """What a reader should look at: ``persistentvolumeclaim "default/data"``, ``csidriver "x"``."""
+    message: str
+    call: str = ""
+    """The call that is waited for or failed: ``NodeStageVolume of driver x``; else empty."""
+    retry_at: float | None = None
+    """When it is tried again, in seconds of the loop's clock; None: when something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSource:
+    """What a pod's volume is made of, as its PV or the pod itself says."""
+
+    kind: str
+    """The field: ``csi``, ``local``, ``nfs``, …"""
+    source: Mapping[str, Any] = field(repr=False)
+    spec_name: str
+    """PV name for a claim, else the pod's name of the volume."""
+    pod_uid: str
+    mode: Mode
+    inline: bool
+    """Written in the pod's own spec: no claim, no PV."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeTraits:
+    """What its plugin says of a volume (table sc1)."""
+
+    unique_name: str
+    attachable: bool
+    """Needs a controller to attach it: volumesInUse, volumesAttached."""
+    device_mountable: bool
+    """Is staged once for the node before it is published to pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSpec:
+    """One volume of one pod, resolved."""
+
+    plugin: str
+    """``kubernetes.io/csi``, …"""
+    kind: str
+    """The field of its source: ``csi``, ``local``, …"""
+    pod_volume: str
+    """Its name in the pod's spec.volumes."""
+    spec_name: str
+    """PV name for a claim, else ``pod_volume``."""
+    unique_name: str
+    source: Mapping[str, Any] = field(repr=False)
+    """The PV's or the pod's source object; must not be changed."""
+    mode: Mode
+    read_only: bool
+    """Of the pod's claim source (or inline source), never of the PV or a mount."""
+    access_modes: tuple[str, ...] = ()
+    """Of the PV."""
+    mount_options: tuple[str, ...] = ()
+    attachable: bool = False
+    device_mountable: bool = False
+    inline: bool = False
+    pv: Mapping[str, Any] | None = field(default=None, repr=False)
+    claim: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The PersistentVolumeClaim."""
+
+    @property
+    def driver(self) -> str:
+        """The CSI driver; empty for other kinds."""
+        return str(self.source.get("driver") or "") if self.kind == "csi" else ""
+
+    @property
+    def handle(self) -> str:
+        """The volume handle of a CSI PV; empty for other kinds and inline volumes."""
+        return str(self.source.get("volumeHandle") or "") if self.kind == "csi" else ""
