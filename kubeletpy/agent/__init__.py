@@ -1,10 +1,6 @@
-"""The composition root: builds the rooms of one node agent and runs them as one task group.
+"""The composition root: one node agent, made of its rooms and run as one task group.
 
-:mod:`~kubeletpy.agent.agent` runs the rooms, ``rooms`` makes them in their order, ``making`` knows
-what each is made of, ``wires`` what they tell each other, ``health`` adds up how they are. Must
-never decide anything about a pod.
+:mod:`~kubeletpy.agent.build` makes it, in one place and in order; ``outside`` is what it is given;
+``room`` and ``signals`` are what it is wired with; ``agent`` runs it. Must never decide anything
+about a pod.
 """
-
-from kubeletpy.agent.agent import Agent
-
-__all__ = ["Agent"]

@@ -16,26 +16,19 @@ PASS_OVERDUE_S = 300.0
 
 
 class AgentHealth:
-    """Asks the rooms; make it inside a running event loop."""
+    """Asks the rooms."""
 
     def __init__(
         self,
         monitor: RuntimeMonitor,
         pleg: Pleg,
         cache: PodStatusCache,
-        loop: SyncLoop,
         shutdown: ShutdownManager,
-        *,
-        sync_frequency: float,
     ) -> None:
-        """``sync_frequency`` in seconds."""
         self._monitor = monitor
         self._pleg = pleg
         self._cache = cache
-        self._loop = loop
         self._shutdown = shutdown
-        self._overdue = max(PASS_OVERDUE_S, 2 * sync_frequency)
-        self._started_at = asyncio.get_running_loop().time()
 
     def runtime_error(self) -> str:
         """Why pods can't be synced now; empty when they can."""
@@ -54,7 +47,17 @@ class AgentHealth:
             shutting_down=self._shutdown.shutting_down,
         )
 
-    def sync_loop_error(self) -> str:
+
+class SyncLoopHealth:
+    """Make it inside a running event loop."""
+
+    def __init__(self, loop: SyncLoop, sync_frequency: float) -> None:
+        """``sync_frequency`` in seconds."""
+        self._loop = loop
+        self._overdue = max(PASS_OVERDUE_S, 2 * sync_frequency)
+        self._started_at = asyncio.get_running_loop().time()
+
+    def error(self) -> str:
         """Why the sync loop is not well: no housekeeping pass for long; empty when it is."""
         last = self._loop.last_pass_at or self._started_at
         silent = asyncio.get_running_loop().time() - last

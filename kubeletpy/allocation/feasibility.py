@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kubeletpy.allocation.resources import same
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import parse
+from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 
@@ -36,6 +37,22 @@ class ResizeRules:
     """InPlacePodVerticalScalingExclusiveMemory."""
     may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
     """Whether a container of a pod has swap."""
+
+    @classmethod
+    def from_settings(
+        cls, settings: KubeletSettings, may_swap: Callable[[Pod, api.Container], bool]
+    ) -> ResizeRules:
+        """What the settings say."""
+        gates = settings.feature_gates
+        return cls(
+            in_place=gates.enabled("InPlacePodVerticalScaling"),
+            pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+            cpu_manager_policy=settings.cpu_manager_policy,
+            memory_manager_policy=settings.memory_manager_policy,
+            exclusive_cpus=gates.enabled("InPlacePodVerticalScalingExclusiveCPUs"),
+            exclusive_memory=gates.enabled("InPlacePodVerticalScalingExclusiveMemory"),
+            may_swap=may_swap,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubeletpy.config import NodeFlags
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private
@@ -231,3 +232,9 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def certificate_dir(flags: NodeFlags) -> Path:
+    """--cert-dir; left as it is by default, the certificates live with everything else."""
+    default = NodeFlags().cert_dir
+    return Path(flags.root_dir) / "pki" if flags.cert_dir == default else Path(flags.cert_dir)

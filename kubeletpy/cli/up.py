@@ -152,6 +152,7 @@ async def up(
 ) -> None:
     """Serve the API and run the agent until cancelled."""
     from kubeletpy.launch import make_agent
+    from kubeletpy.node.manager import NodeManager
     from kubeletpy_up.api import LocalApi
 
     state: Path = given.state_dir
@@ -164,8 +165,8 @@ async def up(
         agent = await make_agent(loaded, stack)
         running = asyncio.ensure_future(agent.run())
         try:
-            if agent.node is not None:
-                registered = asyncio.ensure_future(agent.node.registered.wait())
+            if (node := agent.find(NodeManager)) is not None:
+                registered = asyncio.ensure_future(node.registered.wait())
                 await asyncio.wait({running, registered}, return_when=asyncio.FIRST_COMPLETED)
                 registered.cancel()
             if not running.done():

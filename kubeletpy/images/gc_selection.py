@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.remote.generated import api_pb2 as cri
 
 
@@ -21,6 +22,16 @@ class ImageGCPolicy:
     min_age: float = 120
     max_age: float = 0
     """0: images do not age."""
+
+    @classmethod
+    def from_settings(cls, settings: KubeletSettings) -> ImageGCPolicy:
+        """What the settings say."""
+        return cls(
+            high_threshold_percent=settings.image_gc_high_threshold_percent,
+            low_threshold_percent=settings.image_gc_low_threshold_percent,
+            min_age=settings.image_minimum_gc_age,
+            max_age=settings.image_maximum_gc_age,
+        )
 
     @property
     def off(self) -> bool:

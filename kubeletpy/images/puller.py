@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
+from kubeletpy.config import KubeletSettings
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.backoff import PullBackoff
 from kubeletpy.images.credentials import Credential, distinct
@@ -44,6 +45,16 @@ class PullSettings:
     max_parallel: int | None = None
     qps: float = 5
     burst: int = 10
+
+    @classmethod
+    def from_settings(cls, settings: KubeletSettings) -> PullSettings:
+        """What the settings say."""
+        return cls(
+            serialize=settings.serialize_image_pulls,
+            max_parallel=settings.max_parallel_image_pulls,
+            qps=settings.registry_pull_qps,
+            burst=settings.registry_burst,
+        )
 
     @property
     def parallel(self) -> int | None:

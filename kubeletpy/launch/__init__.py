@@ -1,7 +1,7 @@
 """From settings to a running agent on this machine: real runtime, real API, real files.
 
-The edge of the composition: reads the machine, connects, and fills in the parts of
-:class:`kubeletpy.agent.Agent`, whose business it is what they do together.
+The edge of the composition: reads the machine, connects, and fills in what is outside of the agent
+(:mod:`kubeletpy.agent.outside`); :func:`kubeletpy.agent.build.build` does the rest.
 """
 
 from kubeletpy.launch.errors import LaunchError

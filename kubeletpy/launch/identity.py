@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from kubeletpy.agent.room import Task
 from kubeletpy.certificates import kubeconfig, request
 from kubeletpy.certificates.following import FileFollower
 from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
-from kubeletpy.certificates.store import CertificateStore
+from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.host.pki import CertificateError
@@ -31,15 +31,11 @@ from kubeletpy.kubeapi.credentials import (
 )
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.serving import certificate_dir
 
 log = logging.getLogger(__name__)
 
 CLIENT = "kubelet-client"
 """What the files of the client certificate are called."""
-
-Work = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
-"""A task's name and what makes it."""
 
 
 @dataclass
@@ -47,7 +43,7 @@ class Identity:
     """The client of the API, and the tasks that keep its credentials true."""
 
     client: KubeClient
-    tasks: list[Work] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
 
 
 async def join(
@@ -145,7 +141,10 @@ class _Joining:
         self._client = self._make_client(await self._first_connection())
         keep = self._manager.run if self._settings.rotate_certificates else self._manager.obtain
         pair = FileFollower(lambda: [self._store.current_path], self._manager.look_again)
-        tasks: list[Work] = [("client-certificate", keep), ("client-certificate-file", pair.run)]
+        tasks: list[Task] = [
+            Task("client-certificate", keep),
+            Task("client-certificate-file", pair.run),
+        ]
         return Identity(self._client, [*tasks, self._follow_kubeconfig()])
 
     def _borrow(self, context: kubeconfig.CurrentContext) -> bool:
@@ -233,8 +232,8 @@ class _Joining:
         await asyncio.to_thread(write)
         self._unwritten = False
 
-    def _follow_kubeconfig(self) -> Work:
-        return "kubeconfig-files", FileFollower(self._credential_files, self._renewed).run
+    def _follow_kubeconfig(self) -> Task:
+        return Task("kubeconfig-files", FileFollower(self._credential_files, self._renewed).run)
 
     def _credential_files(self) -> list[Path]:
         """The kubeconfig and what it names, but for the pair that we write ourselves."""

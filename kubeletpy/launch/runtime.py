@@ -13,8 +13,6 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
 from kubeletpy.runtime_manager.names.labels import POD_UID
 from kubeletpy.runtime_manager.names.log_paths import pod_uid_of_log_directory
-from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
-from kubeletpy.volumes.container_mounts import RuntimeFeatures
 
 log = logging.getLogger(__name__)
 
@@ -71,17 +69,3 @@ def _names(directory: Path) -> list[str]:
         return [entry.name for entry in directory.iterdir()]
     except FileNotFoundError:
         return []
-
-
-def mount_features(info: RuntimeInfo) -> RuntimeFeatures:
-    """What the runtime says that it can mount."""
-    recursive = {
-        handler.get("name") or ""
-        for handler in info.handlers
-        if (handler.get("features") or {}).get("recursiveReadOnlyMounts")
-    }
-    return RuntimeFeatures(
-        has_image_volumes(info.name, info.version),
-        has_image_sub_paths(info.name, info.version),
-        frozenset(recursive),
-    )

@@ -1,39 +1,47 @@
-"""Starting an agent: connect to runtime and API, fill in the parts, serve, run until cancelled."""
+"""Starting an agent: connect to runtime and API, read the machine, build, start, run."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kubeletpy import serving
-from kubeletpy.agent import Agent
-from kubeletpy.cgroups.machine import read_kernel_facts
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.build import build
+from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
+from kubeletpy.cgroups.setup import set_up
+from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
 from kubeletpy.config.gates import GATES
-from kubeletpy.launch.assembly import Ground, make_parts
+from kubeletpy.host.uptime import booted_at, process_started_at
+from kubeletpy.images.records.ledger import RecordsUnreadable
+from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
-from kubeletpy.launch.node import (
-    KUBELET_VERSION,
-    find_node_ips,
-    node_name,
-    node_options,
-)
+from kubeletpy.launch.node import find_node_ips
 from kubeletpy.launch.runtime import pod_selectors, wait_for_runtime
-from kubeletpy.launch.serving_certificate import serving_certificate
-from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.node.options import KUBELET_VERSION, NodeOptions, node_name, reserved_cpus
+from kubeletpy.node.resources import capacity
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
-from kubeletpy.server.build import Ports, ServerError
-from kubeletpy.server.health import HealthServer, NotLoopback
+from kubeletpy.server.build import Ports
+from kubeletpy.server.errors import ServerError
+from kubeletpy.server.health import NotLoopback
+from kubeletpy.server.settings import ServerSettings
 from kubeletpy.trace.watched_loop import WatchedLoop, watching
 from kubeletpy.volumes.syscalls import share
+
+REVIEW_QPS, REVIEW_BURST = 50, 100
+"""Requests per second to the API on behalf of clients: apart from what pods need."""
 
 log = logging.getLogger(__name__)
 
@@ -52,59 +60,84 @@ async def run_agent(loaded: LoadedConfig) -> None:
 
 
 async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
-    """Connect to everything and build the agent; what must be closed goes on the stack."""
+    """Connect to everything, build the agent and start it; the stack closes all of it."""
     settings, flags = loaded.settings, loaded.node
-    metrics = _metrics(settings)
-    root = Path(flags.root_dir)
+    metrics, clock, root = _metrics(settings), SystemClock(), Path(flags.root_dir)
     _make_root(root)
     facts = read_machine_facts(root)
+    name = node_name(flags, facts.hostname)
     runtime = _connect(settings, metrics, root, stack)
     ports = _bind_ports(settings, flags, stack)
-    identity = await join(settings, flags, node_name(flags, facts), metrics, stack)
-    client = identity.client if identity else None
+    identity = await join(settings, flags, name, metrics, stack)
     info = await wait_for_runtime(runtime)
     node_ips = await find_node_ips(flags, facts)
     _share_root(root)
-    options = node_options(settings, flags, facts)
-    if ports is not None:
-        options = replace(options, kubelet_port=ports.port)
-    ground = Ground(
-        settings=settings,
-        flags=flags,
-        root=root,
-        metrics=metrics,
+    kernel = read_kernel_facts()
+    now = clock.now()
+    outside = Outside(
+        machine=Machine(
+            facts,
+            kernel,
+            node_ips,
+            cgroups=await _cgroups(
+                settings, facts, kernel, runtime, metrics.runtime.losing_support
+            ),
+            booted_at=booted_at(now),
+            started_at=process_started_at(now),
+        ),
         runtime=runtime,
-        client=client,
-        info=info,
-        facts=facts,
-        kernel=read_kernel_facts(),
-        node_ips=node_ips,
-        options=options,
+        images=runtime,
+        runtime_info=info,
+        clock=clock,
+        api=_api_clients(settings, identity.client) if identity is not None else None,
+        metrics=metrics,
+        credentials=identity.tasks if identity is not None else (),
+        ports=ports,
+        on_connection=runtime.add_listener,
     )
-    agent = Agent(await make_parts(ground, stack))
-    agent.companions += identity.tasks if identity else []
     if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
         metrics.process.longest_turn.set_function(loop.turns.take_longest)
         stack.enter_context(watching(loop, metrics.process.stalls.inc))
-    serving_pair = await serving_certificate(agent, settings, flags, client)
-    await _serve_health(settings, agent, stack)
-    serving.rotate_logs(agent, settings, stack)
-    if ports is not None:
-        try:
-            await serving.serve(
-                ports,
-                agent,
-                client,
-                stack,
-                settings=settings,
-                flags=flags,
-                serving_pair=serving_pair,
-            )
-        except ServerError as error:
-            raise LaunchError(str(error)) from error
-    await agent.explain.start()
-    stack.push_async_callback(agent.explain.close)
+    try:
+        agent = build(settings, flags, outside)
+        stack.push_async_callback(agent.close)
+        await agent.start()
+    except NotLoopback as error:
+        problem = Problem("healthzBindAddress", settings.healthz_bind_address, str(error))
+        raise ConfigError([problem]) from error
+    except (ServerError, RecordsUnreadable) as error:
+        raise LaunchError(str(error)) from error
     return agent
+
+
+def _api_clients(settings: KubeletSettings, client: KubeClient) -> ApiClients:
+    beat = min(settings.node_status_update_frequency, settings.node_lease_duration_seconds)
+    return ApiClients(
+        pods=client,
+        heartbeats=client.apart(qps=0, burst=0, timeout=beat),
+        events=client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
+        reviews=client.limited(qps=REVIEW_QPS, burst=REVIEW_BURST),
+    )
+
+
+async def _cgroups(
+    settings: KubeletSettings,
+    facts: MachineFacts,
+    kernel: KernelFacts,
+    runtime: RemoteRuntime,
+    losing_support: Callable[[], None],
+) -> CgroupTree | None:
+    try:
+        return await set_up(
+            settings,
+            kernel,
+            runtime,
+            capacity=capacity(facts, NodeOptions.from_settings(settings, NodeFlags())),
+            reserved_cpus=reserved_cpus(settings),
+            losing_support=losing_support,
+        )
+    except CgroupError as error:
+        raise LaunchError(f"cgroups of pods: {error}") from error
 
 
 def _metrics(settings: KubeletSettings) -> Metrics:
@@ -135,11 +168,12 @@ def _connect(
 
 def _bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
     try:
-        ports = serving.bind(settings, flags)
+        if not settings.enable_server:
+            return None
+        ports = Ports(ServerSettings.from_settings(settings, flags))
     except ServerError as error:
         raise LaunchError(str(error)) from error
-    if ports is not None:
-        stack.callback(ports.close)
+    stack.callback(ports.close)
     return ports
 
 
@@ -163,33 +197,3 @@ def _share_root(root: Path) -> None:
             "mountPropagation of hostPath volumes there does nothing",
             extra={"directory": str(root), "why": str(error)},
         )
-
-
-async def _serve_health(settings: KubeletSettings, agent: Agent, stack: AsyncExitStack) -> None:
-    if not settings.healthz_port:
-        return
-    try:
-        server = HealthServer(
-            settings.healthz_bind_address,
-            settings.healthz_port,
-            checks=agent.metrics.health.counted(
-                {
-                    "ping": lambda: "",
-                    "runtime": agent.monitor.runtime_error,
-                    "syncloop": agent.health.sync_loop_error,
-                }
-            ),
-            render_metrics=lambda: (agent.render_metrics(), CONTENT_TYPE),
-            render_probe_metrics=lambda: (agent.metrics.render_probes(), CONTENT_TYPE),
-        )
-        await server.start()
-    except NotLoopback as error:
-        problem = Problem("healthzBindAddress", settings.healthz_bind_address, str(error))
-        raise ConfigError([problem]) from error
-    except OSError as error:
-        where = f"{settings.healthz_bind_address}:{settings.healthz_port}"
-        raise LaunchError(
-            f"healthzPort: can't listen on {where}: {error}; is another kubelet running? "
-            "Choose another healthzPort, or 0 for none"
-        ) from error
-    stack.push_async_callback(server.close)

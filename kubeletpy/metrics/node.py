@@ -63,3 +63,7 @@ class NodeMetrics:
         self.startup_post_registration_duration.set(post_registration)
         if whole is not None:
             self.startup_duration.set(whole)
+
+    def shutdown_observed(self, what: str, at: float) -> None:
+        """A graceful shutdown has its "start" or "end", in Unix seconds."""
+        (self.shutdown_start if what == "start" else self.shutdown_end).set(at)

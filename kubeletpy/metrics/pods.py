@@ -12,6 +12,13 @@ RESIZE_MILLISECONDS = (
 )
 STATUS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60)
 
+CONTAINER_TYPES = {
+    "containerStatuses": "container",
+    "initContainerStatuses": "init_container",
+    "ephemeralContainerStatuses": "ephemeral_container",
+}
+"""List of a pod status -> container_type label."""
+
 
 class PodWorkerMetrics:
     """How the pod workers and the status manager keep up."""
@@ -159,6 +166,11 @@ class PodStartMetrics:
             "success",
             buckets=RESIZE_MILLISECONDS,
         )
+
+    def container_terminated(self, status_field: str, exit_code: int, reason: str) -> None:
+        """A container was seen to end; ``status_field``: the list of the pod status it is in."""
+        kind = CONTAINER_TYPES[status_field]
+        self.terminated_containers.labels(kind, str(exit_code), reason).inc()
 
 
 class PodCountMetrics:

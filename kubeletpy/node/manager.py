@@ -54,9 +54,16 @@ class NodeManager:
         runtime_info: Callable[[], RuntimeInfo],
         list_images: Callable[[], Awaitable[Sequence[ImageSummary]]],
         startup: NodeStartup,
+        newest: Callable[[], api.Node | None] | None = None,
+        answered: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
-        """``health`` and ``runtime_info`` are asked at each write; ``list_images`` may fail."""
+        """Args:
+        health: asked at each write, as ``runtime_info`` is.
+        list_images: may fail.
+        newest: the newest of the node that is known, by whatever way; None: as it was shown to us.
+        answered: called each time that the API has shown us the node.
+        """
         self._api = kube_api
         self._clock = clock
         self._options = options
@@ -74,10 +81,8 @@ class NodeManager:
         self._images_at = float("-inf")
         self._written_at = float("-inf")
         self._boot_id = ""
-        self.on_answer: Callable[[], None] = lambda: None
-        """Called each time that the API has shown us the node."""
-        self.newest: Callable[[], api.Node | None] = lambda: self._node
-        """The newest of the node that is known, by whatever way."""
+        self._answered = answered
+        self.newest = newest or (lambda: self._node)
         self.registered = asyncio.Event()
         """Set once the API has the node."""
 
@@ -187,7 +192,7 @@ class NodeManager:
         self._boot_id = status.get("nodeInfo", {}).get("bootID", "")
         if build.is_ready(status):
             self._startup.ready()
-        self.on_answer()
+        self._answered()
 
     async def _keep_labels(self) -> None:
         """Put right what pods are placed by and nobody else may say: system and architecture."""

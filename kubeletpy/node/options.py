@@ -1,4 +1,4 @@
-"""What the owner of a node decided about it; the composition root fills it from the settings.
+"""What the owner of a node decided about it, from the settings.
 
 Pure.
 """
@@ -9,6 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.api import types as api
+from kubeletpy.config.flags import NodeFlags
+from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.config.settings import KubeletSettings, Taint
+from kubeletpy.version import KUBERNETES, VERSION
+
+KUBELET_VERSION = f"v{KUBERNETES}"
+"""The kubelet whose behaviour this agent has; the API server's skew rules go by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +48,56 @@ class NodeOptions:
     declared_features: Sequence[str] = ()
     """What the node tells of in its status."""
     version: str = ""
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: KubeletSettings,
+        flags: NodeFlags,
+        *,
+        hostname: str = "",
+        port: int = 0,
+        declared_features: Sequence[str] = (),
+    ) -> NodeOptions:
+        """What the settings say; ``port``: the one that the agent's server has."""
+        return cls(
+            name=node_name(flags, hostname),
+            register=settings.register_node,
+            labels=dict(flags.node_labels),
+            taints=[_taint(taint) for taint in settings.register_with_taints],
+            max_pods=settings.max_pods,
+            pods_per_core=settings.pods_per_core,
+            kube_reserved=settings.kube_reserved,
+            system_reserved=settings.system_reserved,
+            eviction_hard=settings.eviction_hard,
+            reserved_cpus=reserved_cpus(settings),
+            local_storage=settings.local_storage_capacity_isolation,
+            provider_id=settings.provider_id,
+            external_cloud_provider=flags.cloud_provider == "external",
+            controller_attach_detach=settings.enable_controller_attach_detach,
+            kubelet_port=port,
+            lease_duration_s=settings.node_lease_duration_seconds,
+            status_update_s=settings.node_status_update_frequency,
+            status_report_s=settings.node_status_report_frequency,
+            max_images=settings.node_status_max_images,
+            declared_features=declared_features,
+            version=f"{KUBELET_VERSION}-kubeletpy.{VERSION}",
+        )
+
+
+def reserved_cpus(settings: KubeletSettings) -> int:
+    """Number of CPUs in reservedSystemCPUs."""
+    cpus = settings.reserved_system_cpus
+    return len(parse_cpuset(cpus) or ()) if cpus else 0
+
+
+def node_name(flags: NodeFlags, hostname: str) -> str:
+    """The node's name: --hostname-override, else the host name; lower case, trimmed."""
+    return (flags.hostname_override or hostname).strip().lower()
+
+
+def _taint(taint: Taint) -> api.Taint:
+    entry: api.Taint = {"key": taint.key, "effect": taint.effect}
+    if taint.value:
+        entry["value"] = taint.value
+    return entry

@@ -40,7 +40,7 @@ class OwnNode:
             truer than the API's, which may be of an earlier configuration.
         written: the object as the API answered our last write.
         """
-        self._name = name
+        self.name = name
         self._api = kube_api
         self._recorder = recorder
         self._initial = initial
@@ -73,7 +73,7 @@ class OwnNode:
         if self._api is None:
             return None
         try:
-            found = cast(api.Node, await self._api.get(NODES, self._name))
+            found = cast(api.Node, await self._api.get(NODES, self.name))
         except ApiError as error:
             log.debug("node not read", extra={"why": str(error)})
             return None
@@ -104,15 +104,15 @@ class OwnNode:
             self._take(cast(api.Node, event.object))
 
     def _take(self, found: api.Node) -> None:
-        if found["metadata"].get("name") != self._name:
+        if found["metadata"].get("name") != self.name:
             return
         self._watched = _newer(found, self._watched)
         unschedulable = bool((found.get("spec") or {}).get("unschedulable"))
         if unschedulable != self._unschedulable:
             self._unschedulable = unschedulable
             reason = "NodeNotSchedulable" if unschedulable else "NodeSchedulable"
-            message = f"Node {self._name} status is now: {reason}"
-            reference = node_reference(self._name, found["metadata"].get("uid", ""))
+            message = f"Node {self.name} status is now: {reason}"
+            reference = node_reference(self.name, found["metadata"].get("uid", ""))
             self._recorder.event(reference, NORMAL, reason, message)
 
     def _with_own_amounts(self, found: api.Node) -> api.Node:

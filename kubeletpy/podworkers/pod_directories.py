@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from kubeletpy.host.trees import holds_mount, remove_tree
+from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.volumes.paths import UnsafePath
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,17 @@ class PodDirectories:
         self._wanted = wanted
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+
+    def has_volumes(self, uid: str) -> bool:
+        """Whether something of a pod is still mounted, as far as its directory tells."""
+        try:
+            return any((self._pods_dir / uid / "volumes").iterdir())
+        except OSError:
+            return False
+
+    def keep(self, found: NodePods) -> None:
+        """Remove in the background what belongs to no pod that is known. Never blocks."""
+        self.sweep_soon(found.known)
 
     def sweep_soon(self, keep: Collection[str]) -> None:
         """Remove in the background what belongs to no pod of ``keep`` (uids). Never blocks."""

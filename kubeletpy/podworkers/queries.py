@@ -18,6 +18,14 @@ class WorkerQueries:
         self._machine = machine
         self._records: Mapping[str, WorkerRecord] = machine.records
 
+    def record(self, uid: str) -> WorkerRecord | None:
+        """What is known of one pod's worker."""
+        return self._records.get(uid)
+
+    def all(self) -> Mapping[str, WorkerRecord]:
+        """All records, by uid."""
+        return self._records
+
     def could_have_running_containers(self, uid: str) -> bool:
         """Whether containers of the pod may run now or start."""
         record = self._records.get(uid)
@@ -44,6 +52,10 @@ class WorkerQueries:
         if record is None:
             return self._machine.synced
         return record.evicted or (record.deleted and record.terminated_at is not None)
+
+    def name_holder(self, full_name: str) -> str:
+        """The uid that uses the full name of a static pod; empty: nobody does."""
+        return self._machine.names.started(full_name) or ""
 
     def is_static_terminating(self, full_name: str) -> bool:
         """Whether a static pod of that full name is ending: its mirror is then still needed."""

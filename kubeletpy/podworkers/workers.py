@@ -45,7 +45,6 @@ from kubeletpy.podworkers.records import (
     TimerFired,
     UpdateArrived,
     WakeAfter,
-    WorkerRecord,
     WorkerView,
 )
 from kubeletpy.podworkers.stage_runner import StepRunner
@@ -68,8 +67,8 @@ CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 """The newest object of a pod and its mirror, by uid; None when it is not in the configuration."""
 
 
-class PodWorkers(WorkerQueries):
-    """One worker per pod, and what the rest of the agent may say to them and ask of them."""
+class PodWorkers:
+    """One worker per pod, and what the rest of the agent may say to them."""
 
     def __init__(
         self,
@@ -90,14 +89,16 @@ class PodWorkers(WorkerQueries):
         on_finished: Callable[[str], None] = lambda uid: None,
         event_log: Callable[[Event], None] | None = None,
     ) -> None:
-        """``on_finished`` is told the uid when a worker is done with a pod or forgets it.
+        """``statuses`` is what the workers show of their pods between their steps.
+
+        ``on_finished`` is told the uid when a worker is done with a pod or forgets it.
 
         ``allocated`` is the pod with the resources it has been given: the only one that steps see.
 
         ``event_log`` is given every event of the state machine, for replays.
         """
-        super().__init__(machine)
-        self.machine = machine
+        self._machine = machine
+        self._queries = WorkerQueries(machine)
         self._statuses = statuses
         self._cache = cache
         self._recorder = recorder
@@ -145,7 +146,7 @@ class PodWorkers(WorkerQueries):
 
         What a step in flight finds out itself is not looked at twice.
         """
-        record = self.machine.records.get(uid)
+        record = self._machine.records.get(uid)
         if record is None or record.finished:
             return
         if record.running is not None:
@@ -161,7 +162,7 @@ class PodWorkers(WorkerQueries):
         grace = options.grace_override
         grace = pod.termination_grace_period if grace is None else grace
         self.update_pod(PodUpdate(UpdateType.KILL, pod=pod, kill=options))
-        record = self.machine.records.get(pod.uid)
+        record = self._machine.records.get(pod.uid)
         if record is None or record.terminated_at is not None:
             return
         try:
@@ -178,16 +179,12 @@ class PodWorkers(WorkerQueries):
     def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerView]:
         """Terminate what is no longer desired; all workers by uid, for housekeeping to count."""
         self._handle(DesiredPods(desired, self._clock.now()))
-        return self.machine.views(desired)
+        return self._machine.views(desired)
 
     @property
     def busy(self) -> int:
         """How many steps are running."""
         return len(self._tasks)
-
-    def record(self, uid: str) -> WorkerRecord | None:
-        """What is known of one pod's worker, for explain."""
-        return self.machine.records.get(uid)
 
     def decided(self, uid: str, decisions: Iterable[Decision]) -> None:
         """Keep decisions of a step that still runs."""
@@ -217,7 +214,7 @@ class PodWorkers(WorkerQueries):
             return
         if self._event_log is not None:
             self._event_log(event)
-        for effect in self.machine.handle(event):
+        for effect in self._machine.handle(event):
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -258,7 +255,7 @@ class PodWorkers(WorkerQueries):
     def _wake(self, uid: str) -> None:
         """Run a step with the newest object of the configuration, or else with the last one."""
         current = self._current_pod(uid)
-        if current is None or self.is_termination_requested(uid):
+        if current is None or self._queries.is_termination_requested(uid):
             self._handle(TimerFired(uid, self._clock.now()))
             return
         pod, mirror = current
@@ -270,7 +267,7 @@ class PodWorkers(WorkerQueries):
     def _start(self, step: RunStep) -> None:
         self._cancel_timer(step.uid)
         self._changed.discard(step.uid)
-        self.notes.begins(step, self.machine.records[step.uid], self._clock.now())
+        self.notes.begins(step, self._machine.records[step.uid], self._clock.now())
         task = asyncio.get_running_loop().create_task(
             self._steps.run(step), name=f"pod-worker {step.uid}"
         )
@@ -278,7 +275,7 @@ class PodWorkers(WorkerQueries):
         task.add_done_callback(lambda done: self._done(step, done))
 
     def _ends(self, uid: str) -> bool:
-        return self._closed or self.is_termination_requested(uid)
+        return self._closed or self._queries.is_termination_requested(uid)
 
     def _done(self, step: RunStep, task: asyncio.Task[SyncOutcome]) -> None:
         del self._tasks[step.uid]
@@ -307,7 +304,7 @@ class PodWorkers(WorkerQueries):
             return
         self._changed.discard(uid)
         entry = self._cache.get(uid)
-        record = self.machine.records.get(uid)
+        record = self._machine.records.get(uid)
         if record is None or record.finished or (entry is not None and entry.own):
             return
         self._wake(uid)

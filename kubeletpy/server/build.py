@@ -11,7 +11,6 @@ import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.clock import Clock
@@ -20,43 +19,21 @@ from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects
-from kubeletpy.server.access import Access, AccessSettings
+from kubeletpy.server.access import Access
 from kubeletpy.server.app import AgentServer, Handler
 from kubeletpy.server.debug.zpages import Program
-from kubeletpy.server.endpoints import EndpointSettings
+from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen
 from kubeletpy.server.logs import handler as log_handler
 from kubeletpy.server.logs.follow import LogStreams
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.settings import ServerSettings
 from kubeletpy.server.stats_handlers import handlers as stats_handlers
 from kubeletpy.server.streaming.handlers import StreamHandlers
 from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
 
 log = logging.getLogger(__name__)
-
-
-class ServerError(Exception):
-    """The server can't serve; the text says which setting and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """What the configuration says about the server; times in seconds, ports 0: off or any free."""
-
-    address: str = "0.0.0.0"
-    port: int = 10250
-    read_only_port: int = 0
-    certificate: str = ""
-    key: str = ""
-    client_ca: str = ""
-    tls_min_version: str = ""
-    tls_ciphers: Sequence[str] = ()
-    certificate_dir: Path = Path("/var/lib/kubelet/pki")
-    access: AccessSettings = field(default_factory=AccessSettings)
-    debugging: bool = True
-    endpoints: EndpointSettings = field(default_factory=EndpointSettings)
-    idle_timeout: float = 4 * 3600.0
 
 
 class Ports:
@@ -77,6 +54,11 @@ class Ports:
                 raise
 
     @property
+    def settings(self) -> ServerSettings:
+        """What they were bound for."""
+        return self._settings
+
+    @property
     def port(self) -> int:
         """The main port."""
         return int(self._main.getsockname()[1])
@@ -87,33 +69,57 @@ class Ports:
             if each is not None:
                 each.close()
 
-    async def serve(
+    def sockets(self) -> tuple[socket.socket, socket.socket | None]:
+        """The main port's, and the read-only port's."""
+        return self._main, self._read_only
+
+
+class KubeletServer:
+    """Answers on the ports."""
+
+    def __init__(
         self,
+        ports: Ports,
         view: NodeView,
-        api: KubeApi | None,
+        reviews: KubeApi | None,
+        *,
         metrics: HttpMetrics,
         clock: Clock,
-        stack: AsyncExitStack,
-        *,
         node_ips: Sequence[str],
         serving_pair: PairInUse | None = None,
         program: Program,
     ) -> None:
-        """Answer on the ports until the stack is closed.
+        """Args:
+        reviews: is asked about clients.
+        serving_pair: gives the certificate in use, and while it has none clients are refused;
+            None: it is in files.
+        """
+        self._ports = ports
+        self._settings = ports.settings
+        self._view = view
+        self._reviews = reviews
+        self._metrics = metrics
+        self._clock = clock
+        self._node_ips = node_ips
+        self._serving_pair = serving_pair
+        self._program = program
+        self._opened = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Answer until closed.
 
         Raises:
             ServerError: certificate, key or client authority can't be used.
-
-        With ``serving_pair`` clients are refused while it has none.
         """
-        settings = self._settings
-        tls = await asyncio.to_thread(self._tls, view.node_name, node_ips, serving_pair)
-        access = Access(api, view.node_name, settings.access, clock)
+        settings, view, clock, metrics = self._settings, self._view, self._clock, self._metrics
+        stack, (main, read_only_socket) = self._opened, self._ports.sockets()
+        tls = await asyncio.to_thread(self._tls)
+        access = Access(self._reviews, view.node_name, settings.access, clock)
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
                 "anybody who reaches the agent's port may do anything there: "
                 "authentication.anonymous is enabled and authorization.mode is AlwaysAllow",
-                extra={"port": self.port},
+                extra={"port": self._ports.port},
             )
         streams = LogStreams(view.pod_logs_dir, view.cache)
         stack.callback(streams.close)
@@ -130,30 +136,32 @@ class Ports:
             **(stats_handlers(view.stats) if view.stats is not None else {}),
             **StreamHandlers(view, link).by_route,
             **endpoints.handlers(
-                view, settings.endpoints, program, clock, write_timeout=settings.idle_timeout
+                view, settings.endpoints, self._program, clock, write_timeout=settings.idle_timeout
             ),
             "container_logs": logs,
         }
         server = AgentServer(handlers, access, metrics, debugging=settings.debugging)
         stack.push_async_callback(server.close)
-        await server.start(self._main, tls)
-        if self._read_only is not None:
+        await server.start(main, tls)
+        if read_only_socket is not None:
             log.warning(
                 "the read-only port shows pods and metrics to anybody who reaches it",
                 extra={"readOnlyPort": settings.read_only_port, "address": settings.address},
             )
             read_only = AgentServer(handlers, None, metrics)
             stack.push_async_callback(read_only.close)
-            await read_only.start(self._read_only, None)
+            await read_only.start(read_only_socket, None)
 
-    def _tls(
-        self, node_name: str, node_ips: Sequence[str], serving_pair: PairInUse | None
-    ) -> ServingTls:
-        settings = self._settings
+    async def close(self) -> None:
+        """Stop answering."""
+        await self._opened.aclose()
+
+    def _tls(self) -> ServingTls:
+        settings, serving_pair = self._settings, self._serving_pair
         certificate, key = Path(settings.certificate), Path(settings.key)
         try:
             if serving_pair is None and not settings.certificate:
-                pair = self_signed(settings.certificate_dir, node_name, node_ips)
+                pair = self_signed(settings.certificate_dir, self._view.node_name, self._node_ips)
                 certificate, key = pair.certificate, pair.key
             client_ca = Path(settings.client_ca) if settings.client_ca else None
             pair = KeyPair(certificate, key)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from kubeletpy.server.errors import ServerError
 from kubeletpy.server.headers import guard_headers
 from kubeletpy.server.listening import limited, listen
 from kubeletpy.wire.http_log import http_log
@@ -80,7 +81,7 @@ class HealthServer:
         return self._port
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the port is taken."""
+        """Listen. Raises ServerError when the port is taken."""
         app = web.Application()
         guard_headers(app)
         app.router.add_get("/healthz", self._healthz)
@@ -88,7 +89,13 @@ class HealthServer:
         app.router.add_get("/metrics", self._metrics)
         if self._render_probes is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
-        sock = listen(self._address, self._port, short_answers=True)
+        try:
+            sock = listen(self._address, self._port, short_answers=True)
+        except OSError as error:
+            raise ServerError(
+                f"healthzPort: can't listen on {self._address}:{self._port}: {error}; is another "
+                "kubelet running? Choose another healthzPort, or 0 for none"
+            ) from error
         self._runner = web.AppRunner(
             app, access_log=None, keepalive_timeout=IDLE_S, logger=http_log
         )

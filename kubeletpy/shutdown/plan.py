@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
+from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods.disruption import with_disruption
 from kubeletpy.pods.pod import Pod
 
@@ -51,6 +52,18 @@ def periods(
     if sum(period.seconds for period in found) <= 0:
         return ()
     return tuple(sorted(found, key=lambda period: period.priority))
+
+
+def periods_of(settings: KubeletSettings) -> tuple[Period, ...]:
+    """What the settings say about graceful node shutdown; empty: it is off."""
+    return periods(
+        settings.shutdown_grace_period,
+        settings.shutdown_grace_period_critical_pods,
+        [
+            (each.priority, each.shutdown_grace_period_seconds)
+            for each in settings.shutdown_grace_period_by_pod_priority
+        ],
+    )
 
 
 def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[Group]:

@@ -13,8 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubeletpy.clock import Clock
+from kubeletpy.config import KubeletSettings
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
@@ -50,6 +54,37 @@ class StorageSources:
 
 class StorageMeter:
     """Measures; ``close`` it with the event loop it was used in."""
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: KubeletSettings,
+        clock: Clock,
+        runtime: RuntimeService,
+        images: ImageService,
+        *,
+        root_dir: str,
+        pods: PodManager,
+        cache: PodStatusCache,
+        at_least_every: float,
+    ) -> StorageMeter:
+        """The meter of a node, which looks every ``at_least_every`` seconds.
+
+        Volumes of pods with limits are measured for every look, more often than
+        volumeStatsAggPeriod asks for; a negative period turns measuring off for them too.
+        """
+        between = min(settings.volume_stats_agg_period, at_least_every) or at_least_every
+        return cls(
+            StorageSources(
+                runtime=runtime,
+                images=images,
+                status=cache.status,
+                pod=pods.get,
+                disks=DiskMeter(clock, between, patient=True),
+                root_dir=root_dir,
+                pod_logs_dir=settings.pod_logs_dir,
+            )
+        )
 
     def __init__(self, sources: StorageSources) -> None:
         self._from = sources

@@ -9,33 +9,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
+from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
+from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.records import Stage, WorkerView
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.status.protocol import StatusManager
+from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.metrics import LoopMetrics, NoLoopMetrics
 
 log = logging.getLogger(__name__)
 
 ORPHAN_GRACE = 1
-TERMINAL = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, slots=True)
-class NodePods:
-    """What a pass found, for rooms that clean up after pods (directories, cgroups, probes)."""
-
-    desired: frozenset[str]
-    possibly_running: frozenset[str]
-    """Pods whose containers may run: with a worker that has not stopped them, or in the runtime."""
-
-
-HousekeepingHook = Callable[[NodePods], None]
 
 
 class Housekeeping:
@@ -48,17 +37,22 @@ class Housekeeping:
         statuses: StatusManager,
         cache: PodStatusCache,
         *,
+        active: ActivePods,
+        queries: WorkerQueries,
         delete_mirror: Callable[[Pod], None] = lambda mirror: None,
-        hooks: Sequence[HousekeepingHook] = (),
+        found: Callable[[NodePods], None] = lambda found: None,
         metrics: LoopMetrics | None = None,
     ) -> None:
-        """``hooks`` are called after each pass that found a change; they must not block."""
+        """``found`` is called after each pass that found other pods than the one before; it must
+        not block."""
         self._pods = pods
         self._workers = workers
         self._statuses = statuses
         self._cache = cache
+        self._active = active
+        self._queries = queries
         self._delete_mirror = delete_mirror
-        self._hooks = tuple(hooks)
+        self._found = found
         self._metrics = metrics or NoLoopMetrics()
         self._last: NodePods | None = None
 
@@ -75,39 +69,25 @@ class Housekeeping:
         for mirror in self._pods.orphan_mirrors():
             if not self._is_pictured(mirror, unsettled):
                 self._delete_mirror(mirror)
-        active = self.active(pods)
+        active = self._active.of(pods)
         self._count(pods, active)
         admitted = [pod for pod in active if pod.uid not in unsettled]
         self._start_unknown(admitted, views, received_at)
         self._end_terminal(pods, views, received_at)
         self._kill_orphans(views, unsettled, received_at)
         self._metrics.working(Counter(_labels(view) for view in views.values()))
-        self._tell_hooks(desired.union(unsettled), views)
+        self._tell(desired.union(unsettled), views)
 
     def tell_again(self) -> None:
-        """Have the next pass tell the hooks although no pod came or went."""
+        """Have the next pass tell what it found although no pod came or went."""
         self._last = None
-
-    def active(self, pods: Sequence[Pod]) -> list[Pod]:
-        """The pods that use the node: not ended, nor refused."""
-        return [pod for pod in pods if self._is_active(pod)]
-
-    def _is_active(self, pod: Pod) -> bool:
-        if self._workers.is_known_terminated(pod.uid):
-            return False
-        if self._workers.is_termination_requested(pod.uid):
-            return True
-        if pod.is_terminal_in_api:
-            return False
-        status = self._statuses.get_status(pod.uid)
-        return status is None or status.get("phase") not in TERMINAL
 
     def _forget_statuses(self, known: frozenset[str]) -> None:
         self._statuses.forget_except(known.union(m.uid for m in self._pods.mirrors()))
 
     def _is_pictured(self, mirror: Pod, unsettled: Collection[str]) -> bool:
         """Whether there is still something that a mirror shows."""
-        if self._workers.is_static_terminating(mirror.full_name):
+        if self._queries.is_static_terminating(mirror.full_name):
             return True
         known = (self._cache.status(uid) for uid in unsettled)
         return any(s and (s.namespace, s.name) == (mirror.namespace, mirror.name) for s in known)
@@ -164,14 +144,13 @@ class Housekeeping:
     def _count(self, pods: Sequence[Pod], active: Sequence[Pod]) -> None:
         self._metrics.pods(_by_static(pods), _by_static(active), len(self._pods.mirrors()))
 
-    def _tell_hooks(self, desired: frozenset[str], views: dict[str, WorkerView]) -> None:
+    def _tell(self, desired: frozenset[str], views: dict[str, WorkerView]) -> None:
         alive = (Stage.SYNC, Stage.TERMINATING)
         working = {uid for uid, view in views.items() if view.stage in alive}
         found = NodePods(desired, self._cache.running() | working)
         if found != self._last:
             self._last = found
-            for hook in self._hooks:
-                hook(found)
+            self._found(found)
 
 
 def _by_static(pods: Sequence[Pod]) -> dict[str, int]:

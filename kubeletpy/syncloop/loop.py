@@ -18,10 +18,13 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import SOURCE_API, Pod
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
+from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.status.protocol import StatusManager
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.admitting import Admitting
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.housekeeping import Housekeeping
@@ -30,6 +33,7 @@ from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.operations import Merged, Op
 from kubeletpy.syncloop.pause import Pause
 from kubeletpy.syncloop.rejection import Admit, admit_all
+from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 
 log = logging.getLogger(__name__)
@@ -42,11 +46,14 @@ class SyncLoop:
 
     def __init__(
         self,
-        sources: Iterable[str],
+        sources: ReadySources,
         *,
+        merge: Merge,
+        unread: UnreadPods,
         pods: PodManager,
+        active: ActivePods,
         workers: PodWorkers,
-        statuses: StatusManager,
+        queries: WorkerQueries,
         cache: PodStatusCache,
         housekeeping: Housekeeping,
         dead_containers: DeadContainers,
@@ -58,18 +65,18 @@ class SyncLoop:
         on_api_object: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
-        sources: names of the configured sources; all must deliver before anything is killed.
+        sources: all must deliver before anything is killed.
+        unread: what ``merge`` could not read.
         allocations: what pods have been given; without it they keep what they are admitted with.
         runtime_error: why the runtime can not be used now; the inputs wait while there is a reason.
         on_api_object: told the pod that runs whenever its object in the API has changed (for a
             mirror: the static pod), after the pod manager has it.
         """
-        self._expected = frozenset(sources)
-        self._seen: set[str] = set()
-        self._merge = Merge()
+        self._sources = sources
+        self._merge = merge
         self._pods = pods
         self._workers = workers
-        self._statuses = statuses
+        self._queries = queries
         self._cache = cache
         self._housekeeping = housekeeping
         self._dead = dead_containers
@@ -81,14 +88,14 @@ class SyncLoop:
             self._allocations,
             recorder,
             reject=workers.reject,
-            active=self.active_pods,
+            active=active,
             current=pods.get,
             start=self._admitted,
         )
         self._held = self._admitting.held
         self._on_api_object = on_api_object
         self._pause = Pause(self._merge, runtime_error, self._resume)
-        self._unread = UnreadPods(self._merge, pods, cache, workers.record)
+        self._unread = unread
         self._soon = asyncio.Event()
         self.last_pass_at: float | None = None
         """Event-loop seconds of the last housekeeping pass."""
@@ -123,13 +130,22 @@ class SyncLoop:
         if not self._pause.hold_change(uid):
             self._workers.runtime_changed(uid)
 
+    def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
+        """A probe has a new result: ready and started are shown at once, whatever the worker is
+        busy with; a container that is not alive is for its next sync."""
+        if kind is not ProbeKind.LIVENESS:
+            self._workers.refresh_status(uid)
+        elif result is not ProbeOutcome.FAILURE:
+            return
+        self.sync_pod(uid)
+
     def sync_pod(self, uid: str) -> None:
-        """Something that a pod's sync depends on changed (a probe result, a configMap)."""
+        """Something that a pod's sync depends on changed (a configMap, a token)."""
         current = self._pods.current(uid)
         if current is not None:
             self._send(UpdateType.SYNC, *current)
 
-    def sync_static_pods(self) -> None:
+    async def sync_static_pods(self) -> None:
         """The node object is there: mirrors can be made now."""
         for pod in self._pods.pods():
             if pod.is_static:
@@ -140,36 +156,19 @@ class SyncLoop:
         if not uid or self._pods.get(uid) is not None:
             self._soon.set()
 
-    def tell_hooks_again(self) -> None:
-        """Have the next housekeeping pass tell its hooks although no pod came or went."""
-        self._housekeeping.tell_again()
-
     def awaits_admission(self, uid: str) -> bool:
         """Whether it is not decided yet if a pod may run here."""
         return uid in self._held.waiting
 
-    def is_unknown(self, uid: str) -> bool:
-        """Whether a source may have a pod that can't be read and was never known: leave it."""
-        return self._unread.holds(uid)
-
-    @property
-    def all_sources_ready(self) -> bool:
-        """Whether every configured source has delivered."""
-        return self._seen >= self._expected
-
-    def admitted_pods(self) -> list[Pod]:
-        """The pods that use the node and are let in, as they are allocated."""
-        return self._admitting.admitted_pods()
-
-    def active_pods(self) -> list[Pod]:
-        """The pods that use the node."""
-        return self._housekeeping.active(self._pods.pods())
+    def admitted_pods(self, but: str = "") -> list[Pod]:
+        """The pods that use the node and are let in, as they are allocated, but one (by uid)."""
+        return [pod for pod in self._admitting.admitted_pods() if pod.uid != but]
 
     async def run(self) -> None:
         """Make housekeeping passes until cancelled."""
         try:
             while True:
-                if self.all_sources_ready and self._cache.populated:
+                if self._sources.all() and self._cache.populated:
                     self.last_pass_at = asyncio.get_running_loop().time()
                     unsettled = self._held.waiting | self._unread.uids()
                     self._housekeeping.run_once(self.last_pass_at, unsettled)
@@ -203,7 +202,7 @@ class SyncLoop:
         for refused in merged.refused:
             self._say_invalid(refused.pod, refused.message)
         if self._merge.seen(source):
-            self._seen.add(source)
+            self._sources.has_spoken(source)
         handlers = {
             Op.ADD: self._added,
             Op.UPDATE: self._updated,
@@ -223,7 +222,7 @@ class SyncLoop:
     def _soon_needed(self, merged: Merged) -> bool:
         """The first full picture, or a pod that left: something may have to be ended."""
         removed = any(operation.op is Op.REMOVE for operation in merged.operations)
-        return self.all_sources_ready and (removed or self.last_pass_at is None)
+        return self._sources.all() and (removed or self.last_pass_at is None)
 
     def _added(self, pods: Sequence[Pod]) -> None:
         started = []
@@ -241,7 +240,7 @@ class SyncLoop:
         self._allocations.added(started)
 
     def _may_start(self, pod: Pod) -> bool:
-        if self._workers.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
+        if self._queries.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
             return True
         return self._admitting.may_start(pod)
 
@@ -268,7 +267,7 @@ class SyncLoop:
                 static = self._pods.static_of(pod)
                 if static is not None:
                     self._send(UpdateType.UPDATE, static, None)
-            elif self.all_sources_ready:
+            elif self._sources.all():
                 self._send(UpdateType.KILL, pod, None)
         self._allocations.removed(pod.uid for pod in pods)
 

@@ -54,13 +54,14 @@ class ContainerEnvironment:
         pods_dir: Path,
         objects: WatchedObjects,
         *,
+        services: Services | None = None,
         host_ips: Sequence[str] = (),
         allocatable: Mapping[str, str] | None = None,
     ) -> None:
-        """``services`` may be set to what lists the services that a pod sees."""
+        """``services`` lists the services that a pod sees; None: there are none."""
         self._pods_dir = str(pods_dir)
         self._objects = objects
-        self.services: Services = _no_services
+        self._services = services or _no_services
         self._host_ips = tuple(host_ips)
         self._allocatable = allocatable
 
@@ -75,7 +76,7 @@ class ContainerEnvironment:
         if pod.host_network:
             pod_ips = tuple(pod_addresses(pod, pod_ips, self._host_ips))
         facts = NodeFacts(pod_ips, self._host_ips, self._allocatable)
-        services = await self.services(pod)
+        services = await self._services(pod)
         refs = set(environment_objects([container]))
         sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
         for ref in refs:

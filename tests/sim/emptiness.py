@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.agent import Agent
+from kubeletpy.agent.agent import Agent
+from kubeletpy.allocation.checkpoint import ResourceState
+from kubeletpy.allocation.manager import AllocationManager
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.probes.manager import KubeProbeManager
+from kubeletpy.runtime_manager.manager import KubeRuntimeManager
+from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.mirror import ApiMirrorKeeper
+from kubeletpy.syncloop.pleg import Pleg
 from tests.sim.loop import SimLoop
 
 IDLE_TASKS = {
@@ -20,6 +32,7 @@ IDLE_TASKS = {
     "stuck-pods",
     "container-gc",
     "image-gc",
+    "log-rotation",
     "source-api",
     "source-file",
     "source-http",
@@ -36,36 +49,40 @@ MOST_IDLE_TIMERS = 20
 
 def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
     """Everything about pods that an agent without pods still holds."""
+    pods, cache = agent.room(PodManager), agent.room(PodStatusCache)
+    workers, allocations = agent.room(PodWorkers), agent.room(AllocationManager)
+    machine, pleg = workers._machine, agent.room(Pleg)
+    under_way = agent.room(KubeRuntimeManager)._tools.mutations
+    mirrors = agent.room(ApiMirrorKeeper)
+    resources = [room.made for room in agent.rooms if isinstance(room.made, ResourceState)]
     kept: dict[str, Any] = {
-        "pods": agent.pods.pods(),
-        "mirrors": agent.pods.mirrors(),
-        "worker records": agent.workers.machine.records,
-        "worker names": agent.workers.machine.names._started,
-        "waiting names": agent.workers.machine.names._waiting,
-        "worker tasks": agent.workers._tasks,
-        "worker timers": agent.workers._timers,
-        "worker waiters": agent.workers._kill_waits._waiting,
-        "worker changes": agent.workers._changed,
-        "status cache": list(agent.cache),
-        "running pods": agent.cache._running,
-        "doubtful pods": agent.cache._doubtful,
-        "statuses": agent.statuses._entries,
-        "start errors": agent.reasons._pods,
-        "probes": agent.probes._pods,
-        "reads": agent.pleg._reads,
-        "known pods": agent.pleg._known,
-        "dead containers": agent.dead._queued,
-        "allocations": agent.allocated.uids(),
-        "actuated resources": agent.actuated.uids(),
-        "resizes that wait": agent.allocations._queue,
-        "views of allocations": agent.allocations._views,
-        "conditions of resizes": agent.allocations._reports.uids(),
-        "changes under way": agent.runtime._tools.mutations._under_way,
-        "change times": agent.runtime._tools.mutations._changed_at,
+        "pods": pods.pods(),
+        "mirrors": pods.mirrors(),
+        "worker records": machine.records,
+        "worker names": machine.names._started,
+        "waiting names": machine.names._waiting,
+        "worker tasks": workers._tasks,
+        "worker timers": workers._timers,
+        "worker waiters": workers._kill_waits._waiting,
+        "worker changes": workers._changed,
+        "status cache": list(cache),
+        "running pods": cache._running,
+        "doubtful pods": cache._doubtful,
+        "statuses": agent.room(ApiStatusManager)._entries,
+        "start errors": agent.room(ReasonCache)._pods,
+        "probes": agent.room(KubeProbeManager)._pods,
+        "reads": pleg._reads,
+        "known pods": pleg._known,
+        "dead containers": agent.room(DeadContainers)._queued,
+        "resources": [uid for each in resources for uid in each.uids()],
+        "resizes that wait": allocations._queue,
+        "views of allocations": allocations._views,
+        "conditions of resizes": allocations._reports.uids(),
+        "changes under way": under_way._under_way,
+        "change times": under_way._changed_at,
+        "mirror wishes": mirrors._wishes,
+        "mirror tasks": mirrors._tasks,
     }
-    if agent.mirrors is not None:
-        kept["mirror wishes"] = agent.mirrors._wishes
-        kept["mirror tasks"] = agent.mirrors._tasks
     found = [f"{what} left: {_names(value)}" for what, value in kept.items() if value]
     names = {task.get_name() for task in loop.tasks_of(life)} - {f"agent {life}"}
     if extra := sorted(names - IDLE_TASKS):

@@ -38,11 +38,15 @@ class PodGroups:
 
 
 class GroupsOfOneLife:
-    """The kernel as one life of the agent reaches it: kubeletpy's PodCgroupLimits."""
+    """The kernel as one life of the agent reaches it: kubeletpy's PodGroups."""
 
     def __init__(self, groups: PodGroups, step: Step) -> None:
         self._groups = groups
         self._step = step
+
+    def parent(self, pod: Pod) -> str:
+        """Where its sandbox goes."""
+        return self._groups.make(pod)
 
     def wanted(self, pod: Pod) -> PodLimits | None:
         """What the pod asks for."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kubeletpy.agent import Agent
+from kubeletpy.agent.room import Task
 from kubeletpy.certificates import request
 from kubeletpy.certificates.manager import CertificateManager, Purpose
 from kubeletpy.certificates.mending import mend_link
@@ -44,12 +44,11 @@ class Cluster:
         self.pki = root / "pki"
         self.late = 0
         """Calls of the API while the certificate had ended."""
-        world.prepare = self.prepare
+        world.credentials = self.credentials
 
-    def prepare(self, agent: Agent) -> None:
-        """Give an agent the task that keeps its certificate valid, as a node that joins has."""
-        world, api = self.world, agent.parts.kube_api
-        assert api is not None
+    def credentials(self, api: KubeApi) -> list[Task]:
+        """The task that keeps an agent's certificate valid, as a node that joins has."""
+        world = self.world
 
         @asynccontextmanager
         async def asking(valid: bool) -> AsyncIterator[KubeApi]:
@@ -71,7 +70,7 @@ class Cluster:
             self.manager = manager
             await manager.run()
 
-        agent.companions.append(("client-certificate", keep))
+        return [Task("client-certificate", keep)]
 
     def watch_calls(self) -> None:
         """Count each step of the agent that a certificate is missing for."""

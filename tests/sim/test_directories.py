@@ -44,5 +44,5 @@ def test_a_sweep_waits_for_volumes_that_take_long_to_go(
         monkeypatch.setattr(NodeVolumes, "tear_down", real)
         await until(world, lambda: not directory.exists(), 40)
 
-    play(scenario, tmp_path, volumes=True)
+    play(scenario, tmp_path)
     assert not [r for r in caplog.records if "directory of a gone pod" in r.message]

@@ -15,9 +15,8 @@ import pytest
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
-from kubeletpy.parts import AgentParts
+from kubeletpy.config import KubeletSettings
 from kubeletpy.shutdown.logind import SystemLogind
-from kubeletpy.shutdown.plan import CRITICAL_PRIORITY, Period
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.invariants import entries
@@ -194,9 +193,10 @@ class Logind:
 class GoingDown(World):
     """A node with two periods for its pods."""
 
-    def _parts(self, life: int) -> AgentParts:
-        periods = (Period(0, 8), Period(CRITICAL_PRIORITY, 6))
-        return replace(super()._parts(life), shutdown_periods=periods)
+    def _settings(self) -> KubeletSettings:
+        return replace(
+            super()._settings(), shutdown_grace_period=14, shutdown_grace_period_critical_pods=6
+        )
 
 
 def test_the_machine_goes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.status import container_status
 from kubeletpy.status.entry import Entry
-from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.sources.ready import ReadySources
 from tests.sim import scripts
 from tests.sim.history import Violation
 from tests.sim.loop import run
@@ -67,7 +67,7 @@ def crash_loops_do_not_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def sources_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SyncLoop, "all_sources_ready", property(lambda self: True))
+    patch.setattr(ReadySources, "all", lambda self: True)
 
 
 def pods_are_deleted_before_they_have_stopped(patch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def least_slow(scenario: Callable[[World], Any], root: Path, **options: Any) -> 
         place = root / str(attempt)
         place.mkdir()
         with slow_callbacks(AT_MOST_S * slowness()) as slow:
-            play(scenario, place, volumes=True, **options)
+            play(scenario, place, **options)
         found = slow.found
         if not found:
             break
@@ -196,7 +196,7 @@ def test_names_at_their_limits(tmp_path: Path) -> None:
         world.user.create(pod(longest, names))
         await until(world, lambda: ready(world, longest), 30)
 
-    play(scenario, tmp_path, volumes=True)
+    play(scenario, tmp_path)
 
 
 def test_a_name_that_is_too_long_for_its_logs_is_told(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.agent.outside import Outside
 from kubeletpy.api.types import JSON
-from kubeletpy.parts import AgentParts
+from kubeletpy.probes.manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim.loop import run
 from tests.sim.user import container, pod, sidecar
@@ -30,8 +31,8 @@ class ExecWorld(World):
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _parts(self, life: int) -> AgentParts:
-        parts = super()._parts(life)
+    def _outside(self, life: int) -> Outside:
+        outside = super()._outside(life)
 
         async def exec_sync(
             container_id: str, cmd: Sequence[str], timeout: float
@@ -41,8 +42,8 @@ class ExecWorld(World):
             await asyncio.sleep(self.takes.get(word, 0.05))
             return cri.ExecSyncResponse(exit_code=self.says.get(word, lambda: 0)())
 
-        parts.runtime.exec_sync = exec_sync  # type: ignore[method-assign]
-        return parts
+        outside.runtime.exec_sync = exec_sync  # type: ignore[method-assign]
+        return outside
 
     def entry(self, name: str, kind: str = "containerStatuses") -> JSON:
         found = (self.user.get(name) or {}).get("status", {}).get(kind) or [{}]
@@ -257,7 +258,7 @@ def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
         for n in range(3):
             world.user.delete(f"p{n}")
         await world.until(lambda: not world.user.pods(), step=1)
-        assert len(world.agent.probes) == 0  # type: ignore[union-attr]
+        assert len(world.agent.room(KubeProbeManager)) == 0  # type: ignore[union-attr]
 
     live(tmp_path, story)
 

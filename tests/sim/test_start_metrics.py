@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kubeletpy.agent.scrape import Scrape
 from tests.sim import scripts
 from tests.sim.test_scenarios import both, play, state, until
 from tests.sim.user import container, pod
@@ -14,7 +15,7 @@ from tests.sim.world import World
 def told(world: World, name: str) -> float:
     """A sample of the agent's metrics, by name and labels."""
     assert world.agent is not None
-    found = re.search(rf"\n{re.escape(name)} (\S+)", world.agent.render_metrics().decode())
+    found = re.search(rf"\n{re.escape(name)} (\S+)", world.agent.room(Scrape).render().decode())
     return float(found[1]) if found else 0.0
 
 

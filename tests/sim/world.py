@@ -8,14 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from kubeletpy.agent import Agent
-from kubeletpy.images.gc_selection import ImageGCPolicy
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.build import build
+from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.agent.room import Task
+from kubeletpy.cgroups.machine import KernelFacts
+from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
+from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.options import NodeOptions
-from kubeletpy.parts import AgentParts, StaticPods
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.volumes.build import PodSurroundings
+from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.storage.store import Store
 from tests.sim import convergence, scripts
@@ -24,11 +26,9 @@ from tests.sim.client import Connection, RuntimeClient
 from tests.sim.emptiness import leftovers
 from tests.sim.faults import Faults
 from tests.sim.history import History, Violation
-from tests.sim.images import pull_records
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, spawn
-from tests.sim.more_parts import with_groups, with_volumes
-from tests.sim.pod_groups import PodGroups
+from tests.sim.pod_groups import GroupsOfOneLife, PodGroups
 from tests.sim.runtime import SimRuntime
 from tests.sim.truth import Truth
 from tests.sim.user import User, pull_secret
@@ -65,12 +65,10 @@ class World:
         events: bool = True,
         static: bool = False,
         manifest_url: str = "",
-        volumes: bool = False,
         pod_groups: bool = False,
     ) -> None:
         self.seed = seed
         self.manifest_url = manifest_url
-        self.has_volumes = volumes
         self.loop = cast(SimLoop, asyncio.get_running_loop())
         self.history = History(seed)
         self.groups = PodGroups(self.history) if pod_groups else None
@@ -101,10 +99,9 @@ class World:
         self.alive = False
         self.steps = 0
         self.on_step: OnStep | None = None
-        self.prepare: Callable[[Agent], None] = lambda agent: None
-        """Told each agent before it runs."""
+        self.credentials: Callable[[KubeApi], list[Task]] = lambda api: []
+        """The tasks that keep each agent's credentials valid."""
         self.agent: Agent | None = None
-        self._surroundings: PodSurroundings | None = None
         self._main: asyncio.Task[None] | None = None
         self._deaths: list[asyncio.Task[None]] = []
         for name in scripts.ALL:
@@ -127,44 +124,54 @@ class World:
 
     async def _live(self, life: int) -> None:
         try:
-            self.agent = Agent(self._parts(life))
-            self.prepare(self.agent)
+            flags = NodeFlags(root_dir=str(self.root / "kubelet"), hostname_override=NODE)
+            self.agent = build(self._settings(), flags, self._outside(life))
+            await self.agent.start()
             await self.agent.run()
         except Exception as error:
             self.history.violated(f"the agent died of {error!r}")
             raise
 
-    def _parts(self, life: int) -> AgentParts:
+    def _settings(self) -> KubeletSettings:
+        return default_settings(
+            **{
+                "cgroupsPerQOS": False,
+                "enforceNodeAllocatable": [],
+                "enableServer": False,
+                "imageGCHighThresholdPercent": 100,
+                "localStorageCapacityIsolation": False,
+                "podLogsDir": str(self.root / "log" / "pods"),
+                "resolvConf": "",
+                "staticPodPath": str(self.static_dir or ""),
+                "staticPodURL": self.manifest_url,
+            }
+        )
+
+    def _outside(self, life: int) -> Outside:
         step = self._stepper(life)
         client = RuntimeClient(
             self.runtime, self.connection, self.runtime_faults, self.rng(f"client {life}"), step
         )
-        root, logs = self.root / "kubelet", self.root / "log"
-        root.mkdir(exist_ok=True)
-        parts = AgentParts(
+        (self.root / "kubelet").mkdir(exist_ok=True)
+        api = SimKubeApi(self.server, self.api_faults, self.rng(f"api {life}"), step)
+        return Outside(
+            machine=Machine(
+                FACTS,
+                KernelFacts(apparmor=True),
+                (NODE_IP,),
+                cgroups=GroupsOfOneLife(self.groups, step) if self.groups is not None else None,
+                container_logs_dir=str(self.root / "log" / "containers"),
+                concurrent_starts=6,
+            ),
             runtime=client,
             images=client,
+            runtime_info=RuntimeInfo("containerd", "2.2.0"),
             clock=self.clock,
-            root_dir=root,
-            node=NodeOptions(name=NODE),
-            facts=FACTS,
-            node_ips=(NODE_IP,),
-            runtime_info=RuntimeInfo("containerd", "2.1.0"),
-            kube_api=SimKubeApi(self.server, self.api_faults, self.rng(f"api {life}"), step),
-            runtime_settings=RuntimeSettings(
-                pod_logs_dir=str(logs / "pods"), container_logs_dir=str(logs / "containers")
-            ),
-            image_gc=ImageGCPolicy(high_threshold_percent=100),
-            pull_records=pull_records(root, self.clock, client),
-            static_pods=StaticPods(str(self.static_dir or ""), self.manifest_url),
-            concurrent_starts=6,
+            api=ApiClients(api, api, api, api),
             rng=self.rng(f"agent {life}"),
+            credentials=self.credentials(api),
+            sockets=False,
         )
-        if self.groups is not None:
-            parts = with_groups(parts, self.groups, step)
-        if self.has_volumes:
-            parts, self._surroundings = with_volumes(parts, self.rng(f"surroundings {life}"))
-        return parts
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
         def step(where: str, what: str) -> None:
@@ -206,8 +213,6 @@ class World:
         await asyncio.wait([self._main], timeout=STOP_WITHIN)
         if not self._main.done():
             self.history.violated(f"the agent did not stop within {STOP_WITHIN} s")
-        if self._surroundings is not None:
-            await self._surroundings.close()
         await asyncio.sleep(0)
         self.alive = False
         given_up = self._calls_under_way()
@@ -220,7 +225,7 @@ class World:
     def _calls_under_way(self) -> set[asyncio.Task[object]]:
         """Changes that the runtime did not end in time: the process ends without their answers."""
         assert self.agent is not None
-        under_way = self.agent.runtime._tools.mutations._under_way
+        under_way = self.agent.room(KubeRuntimeManager)._tools.mutations._under_way
         return {task for tasks in under_way.values() for task in tasks}
 
     # -- what happens around it --------------------------------------------------------------

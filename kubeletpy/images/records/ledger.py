@@ -48,6 +48,10 @@ class IntentNotRecorded(Exception):
     """A pull that would leave no trace must not begin; the text says why."""
 
 
+class RecordsUnreadable(Exception):
+    """The directories of the records can't be used."""
+
+
 class PullInProgress:
     """One pull, from its intent to its end."""
 
@@ -82,6 +86,15 @@ class PullRecords:
         self._metrics = metrics
         self._opened = False
         self._unfinished: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """:meth:`open` for an agent that starts. Raises RecordsUnreadable."""
+        try:
+            await self.open()
+        except OSError as error:
+            raise RecordsUnreadable(
+                f"image_manager below --root-dir can't be read: {error}"
+            ) from error
 
     async def open(self) -> None:
         """Read what is on disk, once; leftover intents of images that are there become records.

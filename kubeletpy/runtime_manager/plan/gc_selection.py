@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import read_container_labels, read_sandbox_labels
 from kubeletpy.runtime_manager.names.log_paths import (
@@ -30,6 +31,15 @@ class GCPolicy:
     """Per pod and container name; negative: no limit."""
     max_total: int = -1
     """On the node; negative: no limit."""
+
+    @classmethod
+    def from_flags(cls, flags: NodeFlags) -> GCPolicy:
+        """What the flags say."""
+        return cls(
+            min_age=flags.minimum_container_ttl_duration,
+            max_per_container=flags.maximum_dead_containers_per_container,
+            max_total=flags.maximum_dead_containers,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
+from kubeletpy.config import KubeletSettings
 from kubeletpy.host.below import open_folder_of
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
@@ -44,6 +45,16 @@ class RotationSettings:
     max_files: int = 5
     workers: int = 1
     interval: float = 10.0
+
+    @classmethod
+    def from_settings(cls, settings: KubeletSettings) -> RotationSettings:
+        """What the settings say."""
+        return cls(
+            max_size=settings.container_log_max_size,
+            max_files=settings.container_log_max_files,
+            workers=settings.container_log_max_workers,
+            interval=settings.container_log_monitor_interval,
+        )
 
 
 class LogRotator:

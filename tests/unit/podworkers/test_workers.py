@@ -192,7 +192,7 @@ async def test_from_create_to_finished_without_any_wait() -> None:
     await settle()
     assert [c for c in s.syncer.calls if c[1] == 0.0] == s.syncer.calls
     assert s.syncer.verbs == ["sync", "terminate", "finish"]
-    assert s.workers.should_be_finished(UID)
+    assert s.workers._queries.should_be_finished(UID)
     assert s.workers.busy == 0
 
 
@@ -300,7 +300,7 @@ async def test_kill_pod_gives_up_and_the_kill_goes_on() -> None:
     assert asyncio.get_running_loop().time() == 30.0
     assert s.recorder.events[0][0] == "ExceededGracePeriod"
     await asyncio.sleep(75)
-    assert s.workers.should_be_finished(UID)
+    assert s.workers._queries.should_be_finished(UID)
 
 
 @on_virtual_time
@@ -396,7 +396,7 @@ async def test_the_log_replays() -> None:
     machine = WorkerMachine()
     for event in s.log:
         machine.handle(event)
-    assert machine.records == s.workers.machine.records == {}
+    assert machine.records == s.workers._machine.records == {}
 
 
 @on_virtual_time
@@ -473,7 +473,7 @@ async def test_a_refused_pod_has_a_status_and_no_step() -> None:
     await settle()
     assert s.syncer.rejected == [(UID, rejection)]
     assert s.syncer.verbs == []
-    assert s.workers.machine.records == {}
+    assert s.workers._machine.records == {}
     (entry,) = s.workers.notes.history.of(UID)
     assert entry.decision.why == "OutOfcpu: Node didn't have enough resource: cpu"
     s.send(UpdateType.CREATE)

@@ -21,10 +21,11 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.server.access import AccessSettings
-from kubeletpy.server.build import Ports, ServerSettings
+from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.debug.zpages import Program
 from kubeletpy.server.endpoints import EndpointSettings
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.settings import ServerSettings
 
 PROGRAM = Program(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 
@@ -171,13 +172,15 @@ async def serving(
     )
     async with AsyncExitStack() as stack:
         stack.callback(ports.close)
-        await ports.serve(
+        served = KubeletServer(
+            ports,
             view,
             api,
-            Metrics().http,
-            SystemClock(),
-            stack,
+            metrics=Metrics().http,
+            clock=SystemClock(),
             node_ips=["127.0.0.1"],
             program=PROGRAM,
         )
+        stack.push_async_callback(served.close)
+        await served.start()
         yield Running(ports.port, pki, view)

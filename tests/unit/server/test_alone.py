@@ -6,9 +6,10 @@ import socket
 
 import pytest
 
-from kubeletpy import serving
 from kubeletpy.config import NodeFlags, default_settings, load, parse_flags
-from kubeletpy.server.build import ServerError
+from kubeletpy.server.build import Ports
+from kubeletpy.server.errors import ServerError
+from kubeletpy.server.settings import ServerSettings
 
 WEBHOOK_OFF = {"webhook": {"enabled": False}}
 
@@ -23,16 +24,15 @@ WEBHOOK_OFF = {"webhook": {"enabled": False}}
 )
 def test_a_file_that_wants_reviews_is_refused(fields: dict[str, object], words: str) -> None:
     with pytest.raises(ServerError, match=words):
-        serving.bind(default_settings(address="127.0.0.1", **fields), NodeFlags())
+        ServerSettings.from_settings(default_settings(address="127.0.0.1", **fields), NodeFlags())
 
 
 def test_what_needs_no_api_is_served() -> None:
     alone = {"authentication": WEBHOOK_OFF, "authorization": {"mode": "AlwaysAllow"}}
     settings = default_settings(address="127.0.0.1", port=_free_port(), **alone)
-    ports = serving.bind(settings, NodeFlags())
-    assert ports is not None
+    ports = Ports(ServerSettings.from_settings(settings, NodeFlags()))
+    assert ports.port == settings.port
     ports.close()
-    assert serving.bind(default_settings(enableServer=False), NodeFlags()) is None
 
 
 def test_without_a_file_only_certificates_count() -> None:

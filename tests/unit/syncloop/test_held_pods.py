@@ -47,10 +47,10 @@ async def test_it_waits_through_housekeeping_and_changes() -> None:
     node.loop.deliver_event("api", "MODIFIED", pod_object("slow", labels={"a": "b"}))
     node.loop.sync_pod(SLOW)
     await asyncio.sleep(10)
-    assert node.workers.record(SLOW) is None
+    assert node.queries.record(SLOW) is None
     node.answer.set_result(None)
     await settle()
-    record = node.workers.record(SLOW)
+    record = node.queries.record(SLOW)
     assert record is not None
     assert record.pod is not None
     assert record.pod.labels == {"a": "b"}
@@ -65,7 +65,7 @@ async def test_it_may_be_refused_in_the_end() -> None:
     assert node.statuses.kept[SLOW]["reason"] == "OutOfcpu"
     node.loop.deliver_event("api", "MODIFIED", pod_object("slow", labels={"a": "b"}))
     await asyncio.sleep(10)
-    assert node.workers.record(SLOW) is None
+    assert node.queries.record(SLOW) is None
     node.loop.deliver_event("api", "MODIFIED", pod_object("slow", deleting=1))
     await asyncio.sleep(3)
     assert node.syncer.verbs[1:] == ["terminate", "finish"]
@@ -88,7 +88,7 @@ async def test_it_may_vanish_meanwhile() -> None:
     node.loop.deliver_event("api", "DELETED", pod_object("slow"))
     await asyncio.sleep(3)
     assert node.answer.cancelled()
-    assert node.workers.record(SLOW) is None or "sync" not in node.syncer.verbs[1:]
+    assert node.queries.record(SLOW) is None or "sync" not in node.syncer.verbs[1:]
     await node.stop()
 
 

@@ -11,17 +11,22 @@ from typing import Any
 import pytest
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status
+from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
-from kubeletpy.syncloop.housekeeping import Housekeeping, NodePods
+from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.merge import NAMELESS
+from kubeletpy.syncloop.merge import NAMELESS, Merge
+from kubeletpy.syncloop.sources.ready import ReadySources
+from kubeletpy.syncloop.unread import UnreadPods
 from tests.unit.podworkers.builders import pod_object, runtime_status
 from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer, make_workers
 from tests.virtual_time import LoopClock, on_virtual_time, settle
@@ -82,24 +87,33 @@ class Node:
             current_pod=self.pods.current,
             on_finished=self.pod_finished,
         )
+        self.queries = WorkerQueries(self.workers._machine)
+        self.active = ActivePods(self.pods, self.queries, self.statuses)
+        self.sources, merge = ReadySources(sources or ("api",)), Merge()
+        self.unread = UnreadPods(merge, self.pods, self.cache, self.queries.record)
         self.housekeeping = Housekeeping(
             self.pods,
             self.workers,
             self.statuses,
             self.cache,
+            active=self.active,
+            queries=self.queries,
             delete_mirror=lambda mirror: self.deleted_mirrors.append(mirror.uid),
-            hooks=[self.found.append],
+            found=self.found.append,
         )
         self.dead = DeadContainers(
             self.runtime,  # type: ignore[arg-type]
             self.cache,
-            self.workers.should_content_be_removed,
+            self.queries.should_content_be_removed,
         )
         self.loop = SyncLoop(
-            sources or ("api",),
+            self.sources,
+            merge=merge,
+            unread=self.unread,
             pods=self.pods,
+            active=self.active,
             workers=self.workers,
-            statuses=self.statuses,
+            queries=self.queries,
             cache=self.cache,
             housekeeping=self.housekeeping,
             dead_containers=self.dead,
@@ -141,7 +155,7 @@ async def test_the_life_of_an_api_pod() -> None:
     assert node.syncer.verbs == ["sync", "terminate", "finish"]
     node.loop.deliver_event("api", "DELETED", pod_object(deleting=30))
     await asyncio.sleep(1)
-    assert node.workers.machine.records == {}
+    assert node.workers._machine.records == {}
     assert node.pods.pods() == []
     await node.stop()
 
@@ -204,11 +218,11 @@ async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan() -> None:
     node.loop.deliver("api", [nonsense, pod_object("other")])
     await asyncio.sleep(30)
     assert node.syncer.verbs == ["sync"]
-    assert node.loop.is_unknown("uid-web")
+    assert node.unread.holds("uid-web")
     node.loop.deliver_event("api", "DELETED", nonsense)
     await asyncio.sleep(3)
     assert node.syncer.verbs == ["sync", "terminate-runtime"]
-    assert not node.loop.is_unknown("uid-web")
+    assert not node.unread.holds("uid-web")
     await node.stop()
 
 
@@ -241,15 +255,15 @@ async def test_what_may_be_the_pod_of_a_manifest_that_is_nonsense_goes_on(
     node.loop.deliver("file", [pod_object("web"), NAMELESS])
     await asyncio.sleep(30)
     assert stopped(caplog) == {"uid-old", "uid-url", "uid-api"}, "none of these can be its own"
-    assert node.loop.is_unknown("uid-lost")
-    assert not node.loop.is_unknown("uid-web")
+    assert node.unread.holds("uid-lost")
+    assert not node.unread.holds("uid-web")
     assert set(node.deleted_mirrors) == {"m2"}, "the mirror of what goes on stays"
     assert caplog.text.count("a manifest that can't be read may be its own") == 1
     node.loop.deliver("file", [pod_object("web")])
     await asyncio.sleep(3)
     assert "uid-lost" in stopped(caplog), "the file is gone"
     assert "m" in node.deleted_mirrors
-    assert not node.loop.is_unknown("uid-lost")
+    assert not node.unread.holds("uid-lost")
     await node.stop()
 
 
@@ -291,10 +305,10 @@ async def test_refused_pods() -> None:
     assert status["message"] == "Pod was rejected: too many"
     assert node.syncer.verbs == ["sync"]
     await asyncio.sleep(10)
-    assert node.workers.record("uid-web") is None
+    assert node.queries.record("uid-web") is None
     gone = pod_object(deleting=30, phase="Failed")
     node.loop.deliver_event("api", "MODIFIED", pod_object(phase="Failed"))
-    assert node.housekeeping.active(node.pods.pods())[0].uid == "uid-other"
+    assert node.active()[0].uid == "uid-other"
     node.loop.deliver_event("api", "MODIFIED", gone)
     await asyncio.sleep(3)
     assert node.syncer.verbs[1:] == ["finish"]

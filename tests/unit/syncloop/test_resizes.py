@@ -32,7 +32,7 @@ class Sized(Node):
             judge=lambda pod: None if self.room else NO_ROOM,
             current=self.pods.get,
             sync=self.loop.sync_pod,
-            sources_ready=lambda: self.loop.all_sources_ready,
+            sources_ready=self.sources.all,
         )
         for holder in (self.loop, self.loop._admitting):
             holder._allocations = self.allocations

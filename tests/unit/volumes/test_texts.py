@@ -10,10 +10,10 @@ import pytest
 
 from kubeletpy.host.mount_table import MountPoint, is_shared, parse
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.build import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.downward import format_map, quoted
 from kubeletpy.volumes.env_file import EnvFileError, parse_env_file
 from kubeletpy.volumes.etc_hosts import hosts_text, is_managed, write_hosts
+from kubeletpy.volumes.runtime_features import has_image_sub_paths, has_image_volumes
 from kubeletpy.volumes.syscalls import (
     mount,
     mounts_below,

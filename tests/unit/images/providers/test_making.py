@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
-from kubeletpy.launch.credential_providers import make
+from kubeletpy.images.providers.from_flags import make
 from kubeletpy.metrics.registry import Metrics
 
 CONFIG = "--image-credential-provider-config"

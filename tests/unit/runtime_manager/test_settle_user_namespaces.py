@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.launch.user_namespaces import mend
 from kubeletpy.remote.errors import NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceError, UserNamespaces
 from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,

@@ -28,7 +28,7 @@ def make(
     accounts: ServiceAccounts,
     metrics: CredentialProviderMetrics,
 ) -> Plugins:
-    """The providers that the flags name.
+    """The providers that the flags name; they name at least one.
 
     Raises:
         ConfigError: a flag without the other, a bad configuration, or no such program.

@@ -1,41 +1,17 @@
-"""The ranges of ids that pods have on this node: from their records, and where these are broken
-from the runtime, which knows what it has made.
-"""
+"""Which ids pods have whose records are broken: the runtime knows what it has made."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
-from kubeletpy.config import KubeletSettings
-from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subordinate_ids
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.names.labels import POD_UID
 
 log = logging.getLogger(__name__)
-
-
-async def open_user_namespaces(
-    settings: KubeletSettings, pods_dir: Path, info: RuntimeInfo, runtime: RuntimeService
-) -> UserNamespaces:
-    """Read who has which range; records that can't be read are made anew where possible."""
-    namespaces = UserNamespaces(
-        pods_dir,
-        supporting={
-            handler.get("name") or ""
-            for handler in info.handlers
-            if (handler.get("features") or {}).get("userNamespaces")
-        },
-        max_pods=settings.max_pods,
-        ids_per_pod=settings.user_namespaces.ids_per_pod,
-        owned=subordinate_ids(),
-    )
-    await mend(namespaces, runtime)
-    return namespaces
 
 
 async def mend(namespaces: UserNamespaces, runtime: RuntimeService) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from kubeletpy.upkeep import CONTAINERS_PERIOD_S, SOON_S, Upkeep
+from kubeletpy.agent.upkeep import CONTAINERS_PERIOD_S, SOON_S, Upkeep
 from tests.virtual_time import on_virtual_time
 
 

@@ -1,0 +1,108 @@
+"""The certificate that the agent's server has from the cluster (serverTLSBootstrap)."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from kubeletpy.api import types as api
+from kubeletpy.certificates import request
+from kubeletpy.certificates.manager import CertificateManager, Purpose
+from kubeletpy.certificates.mending import mend_link
+from kubeletpy.certificates.store import CertificateStore, certificate_dir
+from kubeletpy.clock import Clock
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.certificates import CertificateMetrics
+
+log = logging.getLogger(__name__)
+
+
+def comes_from_cluster(settings: KubeletSettings) -> bool:
+    """Whether the server's certificate is to be asked for."""
+    enabled = settings.feature_gates.enabled("RotateKubeletServerCertificate")
+    return settings.server_tls_bootstrap and settings.enable_server and enabled
+
+
+class ServingCertificate:
+    """Asked for by what the API shows of the node, and renewed in time."""
+
+    def __init__(
+        self,
+        settings: KubeletSettings,
+        flags: NodeFlags,
+        kube_api: KubeApi | None,
+        clock: Clock,
+        *,
+        node_name: str,
+        node: Callable[[], api.Node | None],
+        metrics: CertificateMetrics,
+        rng: random.Random,
+    ) -> None:
+        """Args:
+        kube_api: None: standalone, nothing can be asked for.
+        node: the node as the API last showed it; None: not yet.
+        """
+        given = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
+        self._store = CertificateStore(
+            certificate_dir(flags), "kubelet-server", given if settings.tls_cert_file else None
+        )
+        self._api = kube_api
+        self._clock = clock
+        self._node_name = node_name
+        self._node = node
+        self._dns_only = settings.feature_gates.enabled("AllowDNSOnlyNodeCSR")
+        self._manager = CertificateManager(
+            Purpose(
+                "serving",
+                request.SERVING_SIGNER,
+                failed=metrics.server_renew_errors.inc,
+                replaced=metrics.server_rotation.observe,
+            ),
+            self._store,
+            clock,
+            names=self._names,
+            api=self._asking,
+            rng=rng,
+        )
+        metrics.server_ttl.set_function(lambda: self._manager.ttl)
+
+    async def start(self) -> None:
+        """Take up what an earlier run has left."""
+        await mend_link(self._store, self._clock.now())
+        await self._manager.load()
+        if self._api is None and self._manager.current is None:
+            log.warning(
+                "serverTLSBootstrap needs a --kubeconfig: no client can connect to the port"
+            )
+
+    async def run(self) -> None:
+        """Keep it valid until cancelled."""
+        await self._manager.run()
+
+    def node_changed(self) -> None:
+        """The API has shown the node: its names may be others now."""
+        self._manager.poke()
+
+    def in_use(self) -> KeyPair | None:
+        """The newest pair; None while there is none."""
+        pair = self._manager.current
+        return pair.files if pair is not None else None
+
+    def _names(self) -> Names | None:
+        # as the API knows the node: who approves requests goes by that
+        node = self._node()
+        if node is None:
+            return None
+        addresses = (node.get("status") or {}).get("addresses") or ()
+        return request.serving_names(self._node_name, addresses, dns_only=self._dns_only)
+
+    @asynccontextmanager
+    async def _asking(self, _valid: bool) -> AsyncIterator[KubeApi]:
+        assert self._api is not None, "without an API nothing is asked"
+        yield self._api

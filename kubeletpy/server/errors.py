@@ -1,0 +1,7 @@
+"""Why the agent's server can't serve. Pure."""
+
+from __future__ import annotations
+
+
+class ServerError(Exception):
+    """The server can't serve; the text says which setting and what to do."""

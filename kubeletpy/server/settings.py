@@ -1,0 +1,93 @@
+"""What the configuration says about the agent's server. Must never open anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kubeletpy.certificates.store import certificate_dir
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.server.access import AccessSettings
+from kubeletpy.server.endpoints import EndpointSettings
+from kubeletpy.server.errors import ServerError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What the configuration says about the server; times in seconds, ports 0: off or any free."""
+
+    address: str = "0.0.0.0"
+    port: int = 10250
+    read_only_port: int = 0
+    certificate: str = ""
+    key: str = ""
+    client_ca: str = ""
+    tls_min_version: str = ""
+    tls_ciphers: Sequence[str] = ()
+    certificate_dir: Path = Path("/var/lib/kubelet/pki")
+    access: AccessSettings = field(default_factory=AccessSettings)
+    debugging: bool = True
+    endpoints: EndpointSettings = field(default_factory=EndpointSettings)
+    idle_timeout: float = 4 * 3600.0
+
+    @classmethod
+    def from_settings(cls, settings: KubeletSettings, flags: NodeFlags) -> ServerSettings:
+        """What the settings say. Raises ServerError: they want an API, and there is none."""
+        if not flags.kubeconfig:
+            _check_alone(settings)
+        authentication, authorization = settings.authentication, settings.authorization
+        return cls(
+            address=settings.address,
+            port=settings.port,
+            read_only_port=settings.read_only_port,
+            certificate=settings.tls_cert_file,
+            key=settings.tls_private_key_file,
+            client_ca=authentication.x509.client_ca_file,
+            tls_min_version=settings.tls_min_version,
+            tls_ciphers=settings.tls_cipher_suites,
+            certificate_dir=certificate_dir(flags),
+            access=AccessSettings(
+                token_reviews=authentication.webhook.enabled,
+                token_ttl=authentication.webhook.cache_ttl,
+                anonymous=authentication.anonymous.enabled,
+                always_allow=authorization.mode == "AlwaysAllow",
+                allowed_ttl=authorization.webhook.cache_authorized_ttl,
+                refused_ttl=authorization.webhook.cache_unauthorized_ttl,
+            ),
+            debugging=settings.enable_debugging_handlers,
+            endpoints=_endpoints(settings, flags),
+            idle_timeout=settings.streaming_connection_idle_timeout,
+        )
+
+
+def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
+    gates = settings.feature_gates
+    checkpoints = Path(flags.root_dir) / "checkpoints"
+    return EndpointSettings(
+        system_logs=settings.enable_system_log_handler,
+        system_log_query=settings.enable_system_log_query and gates.enabled("NodeLogQuery"),
+        profiling=settings.enable_profiling_handler,
+        debug_flags=settings.enable_debug_flags_handler,
+        flagz=gates.enabled("ComponentFlagz"),
+        statusz=gates.enabled("ComponentStatusz"),
+        split_log_streams=gates.enabled("PodLogsQuerySplitStreams"),
+        checkpoint_dir=checkpoints if gates.enabled("ContainerCheckpoint") else None,
+    )
+
+
+def _check_alone(settings: KubeletSettings) -> None:
+    """As the kubelet: without an API, settings that need one are an error."""
+    asks = []
+    if settings.authentication.webhook.enabled:
+        asks.append("authentication.webhook.enabled true (set it to false)")
+    if settings.authorization.mode == "Webhook":
+        asks.append(
+            "authorization.mode Webhook (set AlwaysAllow: clients with a certificate of "
+            "authentication.x509.clientCAFile may then do anything)"
+        )
+    if asks:
+        raise ServerError(
+            f"without --kubeconfig there is no API to ask about clients, but the settings want it: "
+            f"{'; '.join(asks)}. Or serve nothing: enableServer false"
+        )

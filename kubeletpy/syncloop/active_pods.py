@@ -1,0 +1,39 @@
+"""Which pods use the node: those that have not ended and were not refused. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.status.protocol import StatusManager
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+class ActivePods:
+    """Asked anew each time."""
+
+    def __init__(self, pods: PodManager, workers: WorkerQueries, statuses: StatusManager) -> None:
+        self._pods = pods
+        self._workers = workers
+        self._statuses = statuses
+
+    def __call__(self) -> list[Pod]:
+        """All of them."""
+        return self.of(self._pods.pods())
+
+    def of(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Those among some pods."""
+        return [pod for pod in pods if self._is_active(pod)]
+
+    def _is_active(self, pod: Pod) -> bool:
+        if self._workers.is_known_terminated(pod.uid):
+            return False
+        if self._workers.is_termination_requested(pod.uid):
+            return True
+        if pod.is_terminal_in_api:
+            return False
+        status = self._statuses.get_status(pod.uid)
+        return status is None or status.get("phase") not in TERMINAL

@@ -1,0 +1,45 @@
+"""What of a pod may still be needed: asked by all that clean up after pods.
+
+Combines what memory, sources and workers know; keeps nothing of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.syncloop.unread import UnreadPods
+
+
+class Remains:
+    """Of pods by uid."""
+
+    def __init__(
+        self,
+        pods: PodManager,
+        workers: WorkerQueries,
+        unread: UnreadPods,
+        is_told: Callable[[str], bool],
+    ) -> None:
+        """``is_told``: whether the API has the newest status of a pod."""
+        self._pods = pods
+        self._workers = workers
+        self._unread = unread
+        self._is_told = is_told
+
+    def may_run(self, uid: str) -> bool:
+        """Whether a pod is wanted or its containers may run."""
+        if self._pods.get(uid) is not None or self._unread.holds(uid):
+            return True
+        return self._workers.could_have_running_containers(uid)
+
+    def needs_directory(self, uid: str) -> bool:
+        """Whether a pod may run, or its worker has still to take down its volumes."""
+        return self.may_run(uid) or not self._workers.should_be_finished(uid)
+
+    def removable(self, uid: str) -> bool:
+        """Whether a pod's records may go: not before the API knows how its containers ended."""
+        if self._unread.holds(uid):
+            return False
+        return self._workers.should_content_be_removed(uid) and self._is_told(uid)

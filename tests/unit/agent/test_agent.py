@@ -1,0 +1,110 @@
+"""The rooms of an agent: started in order, told of the pods, closed in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeletpy.agent.agent import STOP_S, Agent
+from kubeletpy.agent.room import Room, Task, after
+from kubeletpy.agent.signals import Question, Signal
+from tests.virtual_time import on_virtual_time, settle
+
+
+class Notes:
+    """What a few rooms did."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def room(self, name: str, *, closes_in: float = 0.0) -> Room:
+        async def start() -> None:
+            self.seen.append(f"{name} starts")
+
+        async def run() -> None:
+            self.seen.append(f"{name} runs")
+            await asyncio.Event().wait()
+
+        async def close() -> None:
+            await asyncio.sleep(closes_in)
+            self.seen.append(f"{name} closes")
+
+        return Room(name, (Task(name, run),), start=start, close=close)
+
+
+@on_virtual_time
+async def test_rooms_start_in_order_and_close_in_the_opposite_one() -> None:
+    notes = Notes()
+    agent = Agent([notes.room("cellar"), Room("idle", close=lambda: None), notes.room("roof")])
+    await agent.start()
+    task = asyncio.ensure_future(agent.run())
+    await settle()
+    task.cancel()
+    await asyncio.wait([task])
+    verbs = ["starts", "runs", "closes"]
+    expected = [f"{room} {verb}" for verb in verbs[:2] for room in ("cellar", "roof")]
+    assert notes.seen == [*expected, "roof closes", "cellar closes"]
+    await agent.close()
+    assert len(notes.seen) == 6, "closed once"
+
+
+@on_virtual_time
+async def test_a_room_that_does_not_close_holds_the_end_up_no_longer_than_it_may() -> None:
+    notes = Notes()
+    agent = Agent([notes.room("cellar"), notes.room("roof", closes_in=60)])
+    await agent.close()
+    assert asyncio.get_running_loop().time() == STOP_S
+    assert notes.seen == []
+
+
+@on_virtual_time
+async def test_a_task_that_fails_ends_the_agent() -> None:
+    async def broken() -> None:
+        raise ValueError("broken")
+
+    notes = Notes()
+    agent = Agent([notes.room("cellar"), Room("roof", (Task("roof", broken),))])
+    with pytest.raises(ExceptionGroup):
+        await agent.run()
+    assert notes.seen == ["cellar runs", "cellar closes"]
+
+
+@on_virtual_time
+async def test_a_task_may_wait_for_an_event() -> None:
+    seen, event = [], asyncio.Event()
+
+    async def run() -> None:
+        seen.append("runs")
+
+    task = asyncio.ensure_future(after(event, run)())
+    await settle()
+    assert seen == []
+    event.set()
+    await task
+    assert seen == ["runs"]
+
+
+def test_who_looks_into_an_agent_finds_its_rooms() -> None:
+    agent = Agent([Room("a name"), Room(7)])
+    assert agent.room(int) == 7
+    assert agent.find(float) is None
+    with pytest.raises(LookupError, match="no float"):
+        agent.room(float)
+
+
+def test_a_signal_tells_everybody_in_their_order() -> None:
+    seen: list[str] = []
+    signal: Signal[[str]] = Signal()
+    signal("nobody listens")
+    signal.connect(lambda uid: seen.append(f"first {uid}"), lambda uid: seen.append(f"then {uid}"))
+    signal("a")
+    assert seen == ["first a", "then a"]
+
+
+def test_a_question_has_one_answer() -> None:
+    question: Question[[int], int] = Question()
+    question.connect(lambda number: number + 1)
+    assert question(1) == 2
+    with pytest.raises(AssertionError, match="one place"):
+        question.connect(lambda number: number)

@@ -1,0 +1,122 @@
+"""The composition root: what an agent is made of, by its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.build import build
+from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.cgroups.machine import KernelFacts
+from kubeletpy.config import NodeFlags, default_settings
+from kubeletpy.eviction.keeper import LocalStorageKeeper
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.podworkers.syncer import KubePodSyncer
+from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.trace.names import Step
+from tests.virtual_time import LoopClock, on_virtual_time
+
+FACTS = MachineFacts(
+    hostname="n",
+    architecture="amd64",
+    kernel_version="6.1.0",
+    os_image="",
+    machine_id="",
+    system_uuid="",
+    boot_id="",
+    cpu_count=2,
+    memory_bytes=1 << 30,
+    swap_bytes=0,
+    root_storage_bytes=1 << 30,
+)
+ALWAYS = [
+    *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
+    *("container-gc", "image-gc", "local-storage", "log-rotation", "stuck-pods"),
+]
+
+
+def made(root: Path, *, api: bool = True, **fields: Any) -> Agent:
+    """An agent of these settings."""
+    client = cast(Any, Mock())
+    outside = Outside(
+        machine=Machine(FACTS, KernelFacts(), ("192.0.2.1",)),
+        runtime=client,
+        images=client,
+        runtime_info=RuntimeInfo("containerd", "2.1.0"),
+        clock=LoopClock(),
+        api=ApiClients(client, client, client, client) if api else None,
+        sockets=False,
+    )
+    flags = NodeFlags(root_dir=str(root), hostname_override="N ")
+    fields = {"cgroupsPerQOS": False, "enforceNodeAllocatable": [], **fields}
+    return build(default_settings(**fields), flags, outside)
+
+
+def names(agent: Agent) -> list[str]:
+    return [task.name for task in agent.tasks]
+
+
+@on_virtual_time
+async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
+    assert names(made(tmp_path)) == [
+        "events",
+        "services",
+        *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
+        "source-api",
+        *("container-gc", "image-gc", "local-storage", "log-rotation", "stuck-pods"),
+        *("node", "own-node", "node-lease", "static-pods-mirrors"),
+    ]
+
+
+@on_virtual_time
+async def test_a_node_of_its_own(tmp_path: Path) -> None:
+    assert names(made(tmp_path, api=False)) == ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("fields", "task"),
+    [
+        ({"staticPodPath": "/etc/manifests"}, "source-file"),
+        ({"staticPodURL": "http://localhost/pods"}, "source-http"),
+        ({"shutdownGracePeriod": "30s"}, "node-shutdown"),
+    ],
+)
+@on_virtual_time
+async def test_what_settings_add(tmp_path: Path, fields: dict[str, Any], task: str) -> None:
+    assert set(names(made(tmp_path, api=False, **fields))) == {*ALWAYS, task}
+
+
+@on_virtual_time
+async def test_what_settings_take_away(tmp_path: Path) -> None:
+    agent = made(tmp_path, localStorageCapacityIsolation=False)
+    assert agent.find(LocalStorageKeeper) is None
+    assert "local-storage" not in names(agent)
+
+
+@on_virtual_time
+async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
+    syncer = made(tmp_path).room(PodWorkers)._steps._syncer
+    assert isinstance(syncer, KubePodSyncer)
+    assert [step.name for step in syncer._steps] == [
+        Step.NETWORK,
+        Step.MIRROR,
+        Step.DIRECTORIES,
+        Step.VOLUMES,
+        Step.PULL_SECRETS,
+        Step.PROBES,
+        Step.RUNTIME,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("period", "between"), [("1m", 10.0), ("5m", 10.0), ("5s", 5.0), ("0s", 10.0), ("-1s", -1.0)]
+)
+@on_virtual_time
+async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between: float) -> None:
+    keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).room(LocalStorageKeeper)
+    assert keeper._meter._from.disks._between == between
