@@ -1,6 +1,6 @@
 """Making one CRI call: deadline, typed errors, metrics. What the calls mean is the client's matter.
 
-The stubs are made from the descriptor's services. Must never log or raise a request's content:
+Must never log or raise a request's content:
 pull requests carry credentials.
 """
 
@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 
 from kubeletpy.remote.connection import Connection
 from kubeletpy.remote.errors import (
@@ -28,6 +27,7 @@ from kubeletpy.remote.errors import (
 )
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.operations import OPERATIONS
+from kubeletpy.remote.stubs import stubs
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT, deadline_for
 
 Answer = TypeVar("Answer", bound=Message)
@@ -71,7 +71,7 @@ class Calls:
         self.connection = connection
         self.request_timeout = request_timeout
         self._metrics = metrics
-        self._stubs = _stubs(connection.channel, service)
+        self._stubs = stubs(connection.channel, cri.DESCRIPTOR.services_by_name[service])
 
     async def unary(
         self,
@@ -161,17 +161,3 @@ def _typed(
     """gRPC's error as one of ours, without the secrets."""
     details = scrub(error.details() or "", secrets)
     return error_for(Code[error.code().name], method, details, target=target)
-
-
-def _stubs(channel: grpc.aio.Channel, service: str) -> dict[str, Any]:
-    """A callable for each method of a service of the CRI."""
-    descriptor = cri.DESCRIPTOR.services_by_name[service]
-    stubs: dict[str, Any] = {}
-    for method in descriptor.methods:
-        make = channel.unary_stream if method.server_streaming else channel.unary_unary
-        stubs[method.name] = make(
-            f"/{descriptor.full_name}/{method.name}",
-            request_serializer=GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=GetMessageClass(method.output_type).FromString,
-        )
-    return stubs

@@ -1,4 +1,4 @@
-"""The CRI v1 messages. Written by tools/gen_cri.py from api.proto; do not edit."""
+"""CRI v1 messages. Made by tools/gen_protos.py from api.proto; do not edit."""
 
 from google.protobuf import descriptor_pool
 from google.protobuf.internal import builder

@@ -1,20 +1,35 @@
-"""The generated messages are the CRI's, number by number, and what api.proto gives."""
+"""The generated messages are the tables', number by number, and what the proto files give."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.generated import api_pb2, csi_pb2, pluginregistration_pb2
 from tools.rulebook.tables import document
 
 ROOT = Path(__file__).resolve().parents[3]
-TABLE = document("cri-v1.json")
+
+
+class Made(NamedTuple):
+    """One table and the module made of it."""
+
+    name: str
+    module: Any
+    table: dict[str, Any]
+
+
+MADE = [
+    Made("cri", api_pb2, document("cri-v1.json")),
+    Made("csi", csi_pb2, document("csi-v1.json")),
+    Made("registration", pluginregistration_pb2, document("plugin-registration-v1.json")),
+]
+each = pytest.mark.parametrize("made", MADE, ids=[made.name for made in MADE])
 SCALARS = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_BOOL: "bool",
@@ -34,7 +49,7 @@ def type_of(field: Any) -> str:
         return f"map<{type_of(key)},{type_of(value)}>"
     named = field.message_type or field.enum_type
     if named:
-        return str(named.full_name).removeprefix("runtime.v1.")
+        return str(named.full_name).removeprefix(f"{field.file.package}.")
     return SCALARS[field.type]
 
 
@@ -44,62 +59,81 @@ def described(field: Any) -> tuple[str, int, str, bool]:
     return field.name, field.number, kind, field.is_repeated and not kind.startswith("map<")
 
 
-def test_package_and_syntax() -> None:
-    assert cri.DESCRIPTOR.package == TABLE["package"]
+@each
+def test_package(made: Made) -> None:
+    assert made.module.DESCRIPTOR.package == made.table["package"]
 
 
-def test_services() -> None:
+@each
+def test_services(made: Made) -> None:
     have = {
         service.name: [
             (m.name, m.input_type.name, m.output_type.name, m.client_streaming, m.server_streaming)
             for m in service.methods
         ]
-        for service in cri.DESCRIPTOR.services_by_name.values()
+        for service in made.module.DESCRIPTOR.services_by_name.values()
     }
     want = {
         service["name"]: [
             (m["name"], m["request"], m["response"], m["client_streaming"], m["server_streaming"])
             for m in service["methods"]
         ]
-        for service in TABLE["services"]
+        for service in made.table["services"]
     }
     assert have == want
 
 
-def test_enums() -> None:
-    have = {
-        enum.name: {value.name: value.number for value in enum.values}
-        for enum in cri.DESCRIPTOR.enum_types_by_name.values()
-    }
-    want = {e["name"]: {v["name"]: v["number"] for v in e["values"]} for e in TABLE["enums"]}
+def numbers(enum: Any) -> dict[str, int]:
+    """An enum of a descriptor."""
+    return {value.name: value.number for value in enum.values}
+
+
+@each
+def test_enums(made: Made) -> None:
+    have = {e.name: numbers(e) for e in made.module.DESCRIPTOR.enum_types_by_name.values()}
+    want = {e["name"]: {v["name"]: v["number"] for v in e["values"]} for e in made.table["enums"]}
     assert have == want
 
 
-def test_message_names() -> None:
-    assert set(cri.DESCRIPTOR.message_types_by_name) == {m["name"] for m in TABLE["messages"]}
+@each
+def test_message_names(made: Made) -> None:
+    have = set(made.module.DESCRIPTOR.message_types_by_name)
+    assert have == {message["name"] for message in made.table["messages"]}
 
 
-@pytest.mark.parametrize("message", TABLE["messages"], ids=lambda m: m["name"])
-def test_message(message: dict[str, Any]) -> None:
-    descriptor = cri.DESCRIPTOR.message_types_by_name[message["name"]]
+MESSAGES = [(made, message) for made in MADE for message in made.table["messages"]]
+
+
+@pytest.mark.parametrize(
+    ("made", "message"), MESSAGES, ids=[f"{made.name}-{m['name']}" for made, m in MESSAGES]
+)
+def test_message(made: Made, message: dict[str, Any]) -> None:
+    is_as_tabled(made.module.DESCRIPTOR.message_types_by_name[message["name"]], message)
+
+
+def is_as_tabled(descriptor: Any, message: dict[str, Any]) -> None:
+    """A message and all that is defined inside it."""
     assert sorted(described(field) for field in descriptor.fields) == sorted(
         (f["name"], f["number"], f["type"], bool(f.get("repeated"))) for f in message["fields"]
     )
     for field in message["fields"]:
-        options = descriptor.fields_by_name[field["name"]].GetOptions()
-        assert options.debug_redact == bool(field.get("debug_redact"))
+        made = descriptor.fields_by_name[field["name"]]
+        options, oneof = made.GetOptions(), made.containing_oneof
+        secret = bool(field.get("debug_redact")) or "csi_secret" in field.get("marks", ())
+        assert options.debug_redact == secret
         assert options.deprecated == bool(field.get("deprecated"))
+        assert (oneof.name if oneof else None) == field.get("oneof")
     for enum in message.get("enums", []):
-        values = descriptor.enum_types_by_name[enum["name"]].values
-        assert {v.name: v.number for v in values} == {
-            v["name"]: v["number"] for v in enum["values"]
-        }
+        values = {v["name"]: v["number"] for v in enum["values"]}
+        assert numbers(descriptor.enum_types_by_name[enum["name"]]) == values
+    for inner in message.get("messages", []):
+        is_as_tabled(descriptor.nested_types_by_name[inner["name"]], inner)
 
 
 def test_stubs_are_current() -> None:
     pytest.importorskip("grpc_tools")
     ran = subprocess.run(
-        [sys.executable, "tools/gen_cri.py", "--check"],
+        [sys.executable, "tools/gen_protos.py", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,0 +1,133 @@
+"""Calls to a plugin of the node: a gRPC service behind a unix socket that a stranger listens on.
+
+What answers may be a driver, an old socket file or anything else: messages are bounded, each call
+has a deadline, and an answer that cannot be read is an error like any other. Never repeats a call.
+Must never log or raise a request's content: requests carry secrets. Source:
+docs/reference/behaviour-storage.md, sk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from kubeletpy.remote.endpoint import dial_target
+from kubeletpy.remote.errors import Code, scrub
+from kubeletpy.remote.stubs import stubs
+
+Answer = TypeVar("Answer", bound=Message)
+
+MAX_ANSWER = 1024 * 1024
+"""Bytes of the largest answer that is read; it is parsed on the event loop."""
+MAX_METADATA = 64 * 1024
+"""Bytes of the headers of an answer, of which an error's text is one."""
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", MAX_ANSWER),
+    ("grpc.max_metadata_size", MAX_METADATA),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.min_reconnect_backoff_ms", 5000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+
+
+class PluginCallFailed(Exception):
+    """A call to a plugin failed; its text names the plugin and the call, and holds no secret.
+
+    Attributes:
+        code: gRPC's status.
+        call: ``NodeStageVolume of driver x``.
+        details: what the plugin said.
+        answered: the plugin itself said so; False: the call was lost, or its answer was nonsense.
+    """
+
+    def __init__(self, code: Code, call: str, details: str, *, answered: bool = True) -> None:
+        self.code = code
+        self.call = call
+        self.details = scrub(details)
+        self.answered = answered
+        super().__init__(f"{call}: rpc error: code = {code.shown} desc = {self.details}")
+
+
+class PluginCalls:
+    """One service of one plugin, over a connection that is kept and made again when it is lost.
+
+    Make it inside a running event loop and ``close`` it there.
+    """
+
+    def __init__(self, socket: str, service: ServiceDescriptor, plugin: str) -> None:
+        """``plugin`` names it in errors: ``driver x``. Raises EndpointError."""
+        self._channel = grpc.aio.insecure_channel(dial_target(socket), options=list(_OPTIONS))
+        self._stubs = stubs(self._channel, service, raw=True)
+        self._plugin = plugin
+        self._closed = False
+
+    async def connect(self, within: float) -> None:
+        """Return once somebody listens; at most ``within`` seconds. Raises PluginCallFailed."""
+        try:
+            async with asyncio.timeout(within):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            raise PluginCallFailed(
+                Code.UNAVAILABLE,
+                f"connecting to {self._plugin}",
+                f"nobody answers within {within:g}s",
+                answered=False,
+            ) from None
+
+    async def call(
+        self,
+        method: str,
+        request: Message,
+        answer: type[Answer],
+        within: float,
+        *,
+        secrets: Iterable[str] = (),
+    ) -> Answer:
+        """Call ``method``, wait at most ``within`` seconds for its answer.
+
+        ``secrets`` are kept out of errors, whatever the plugin says. Raises PluginCallFailed.
+        """
+        call = f"{method} of {self._plugin}"
+        if self._closed:
+            raise self._lost(call)
+        try:
+            # gRPC keeps the deadline too, but the wait must end even if it would not
+            async with asyncio.timeout(within + 1):
+                data = await self._stubs[method](request, timeout=within)
+        except grpc.aio.AioRpcError as error:
+            details = scrub(error.details() or "", secrets)
+            raise PluginCallFailed(Code[error.code().name], call, details) from None
+        except TimeoutError:
+            text = f"no answer within {within:g}s"
+            raise PluginCallFailed(Code.DEADLINE_EXCEEDED, call, text, answered=False) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._closed or (task is not None and task.cancelling()):
+                raise
+            raise self._lost(call) from None
+        try:
+            return answer.FromString(data)
+        except DecodeError:
+            text = "the answer is not what the call returns"
+            raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
+
+    async def close(self) -> None:
+        """Let go of the plugin; calls under way end with Canceled. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._channel.close(None)
+
+    @staticmethod
+    def _lost(call: str) -> PluginCallFailed:
+        text = "the plugin has gone away"
+        return PluginCallFailed(Code.CANCELLED, call, text, answered=False)

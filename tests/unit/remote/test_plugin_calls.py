@@ -1,0 +1,127 @@
+"""Calls to a plugin end in time, in words that name it, and without secrets, whatever it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.generated import pluginregistration_pb2 as pb
+from kubeletpy.remote.plugin_calls import MAX_ANSWER, PluginCallFailed, PluginCalls
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Registration"]
+Context = grpc.aio.ServicerContext[bytes, bytes]
+Handler = Callable[[bytes, Context], Awaitable[bytes]]
+
+
+@asynccontextmanager
+async def plugin(directory: Path, handler: Handler) -> AsyncIterator[PluginCalls]:
+    """A plugin that answers GetInfo as it likes, and calls to it."""
+    server = grpc.aio.server()
+    method = grpc.unary_unary_rpc_method_handler(handler)
+    generic = grpc.method_handlers_generic_handler(SERVICE.full_name, {"GetInfo": method})
+    server.add_generic_rpc_handlers((generic,))
+    socket = str(directory / "s.sock")
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    calls = PluginCalls(socket, SERVICE, "plugin x")
+    try:
+        yield calls
+    finally:
+        await calls.close()
+        await server.stop(None)
+
+
+async def ask(calls: PluginCalls, within: float = 30.0, secret: str = "") -> pb.PluginInfo:
+    return await calls.call("GetInfo", pb.InfoRequest(), pb.PluginInfo, within, secrets=[secret])
+
+
+async def test_an_answer(tmp_path: Path) -> None:
+    async def answer(_: bytes, __: Context) -> bytes:
+        return pb.PluginInfo(type="CSIPlugin", name="x").SerializeToString()
+
+    async with plugin(tmp_path, answer) as calls:
+        await calls.connect(30)
+        assert (await ask(calls)).name == "x"
+
+
+async def test_a_refusal_names_plugin_and_call_and_keeps_secrets(tmp_path: Path) -> None:
+    async def refuse(_: bytes, context: Context) -> bytes:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "bad password hunter2\x1b[2J")
+        return b""
+
+    async with plugin(tmp_path, refuse) as calls:
+        with pytest.raises(PluginCallFailed) as raised:
+            await ask(calls, secret="hunter2")
+    assert raised.value.code is Code.INVALID_ARGUMENT
+    assert str(raised.value) == (
+        "GetInfo of plugin x: rpc error: code = InvalidArgument desc = bad password [redacted][2J"
+    )
+
+
+async def test_nonsense(tmp_path: Path) -> None:
+    async def nonsense(_: bytes, __: Context) -> bytes:
+        return b"\xff\xff\xff no message"
+
+    async with plugin(tmp_path, nonsense) as calls:
+        with pytest.raises(PluginCallFailed, match=r"GetInfo of plugin x.*not what") as raised:
+            await ask(calls)
+    assert not raised.value.answered
+
+
+async def test_too_much(tmp_path: Path) -> None:
+    async def huge(_: bytes, __: Context) -> bytes:
+        return pb.PluginInfo(name="x" * MAX_ANSWER).SerializeToString()
+
+    async with plugin(tmp_path, huge) as calls:
+        with pytest.raises(PluginCallFailed) as raised:
+            await ask(calls)
+    assert raised.value.code is Code.RESOURCE_EXHAUSTED
+
+
+async def test_no_answer_in_time(tmp_path: Path) -> None:
+    async def never(_: bytes, __: Context) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async with plugin(tmp_path, never) as calls:
+        with pytest.raises(PluginCallFailed) as raised:
+            await ask(calls, within=0.2)
+    assert raised.value.code is Code.DEADLINE_EXCEEDED
+
+
+async def test_closed_while_it_waits(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def never(_: bytes, __: Context) -> bytes:
+        asked.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with plugin(tmp_path, never) as calls:
+        waiting = asyncio.create_task(ask(calls))
+        await asked.wait()
+        await calls.close()
+        with pytest.raises(PluginCallFailed, match="gone away"):
+            await waiting
+        with pytest.raises(PluginCallFailed, match="gone away"):
+            await ask(calls)
+
+
+async def test_nobody_listens(tmp_path: Path) -> None:
+    (tmp_path / "s.sock").touch()
+    calls = PluginCalls(str(tmp_path / "s.sock"), SERVICE, "plugin x")
+    try:
+        with pytest.raises(PluginCallFailed, match=r"connecting to plugin x.*within 0\.2s"):
+            await calls.connect(0.2)
+        with pytest.raises(PluginCallFailed) as raised:
+            await ask(calls, within=5)
+    finally:
+        await calls.close()
+    assert raised.value.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
