@@ -13,6 +13,7 @@ from kubeletpy.metrics.image_credentials import CredentialProviderMetrics, PullR
 from kubeletpy.metrics.images import ImageMetrics
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.metrics.pleg import PlegMetrics
+from kubeletpy.metrics.plugins import PluginMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
 from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
 from kubeletpy.metrics.process import ProcessMetrics, show_start
@@ -35,6 +36,7 @@ class Metrics:
         self.pods = PodCountMetrics(families)
         self.pleg = PlegMetrics(families)
         self.volumes = VolumeMetrics(families)
+        self.plugins = PluginMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)
         self.credential_providers = CredentialProviderMetrics(families)

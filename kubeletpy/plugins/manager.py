@@ -1,0 +1,164 @@
+"""Registers the plugins whose sockets are there, and lets go those whose sockets are not.
+
+One step at a time for each socket, sockets side by side; what fails is tried again after a wait
+that doubles, at once when the socket is made anew or another plugin lets its name go. Source:
+docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.plugins.model import PluginInfo, Stamp
+from kubeletpy.plugins.plan import Deregister, Known, Plan, Register, name_is_free, plan, sockets
+from kubeletpy.plugins.protocol import (
+    Conversation,
+    Handlers,
+    PluginCounts,
+    PluginHandler,
+    PluginRefused,
+    Registrations,
+)
+from kubeletpy.plugins.sockets import PluginSockets
+
+log = logging.getLogger(__name__)
+
+
+class PluginManager:
+    """The plugins of a node. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        handlers: Handlers,
+        registrations: Registrations,
+        counts: PluginCounts,
+    ) -> None:
+        """``directory`` is ``{root}/plugins_registry``."""
+        self._sockets = PluginSockets(directory, self.found)
+        self._handlers = handlers
+        self._registrations = registrations
+        self._counts = counts
+        self._found: dict[str, Stamp] = {}
+        self._known: dict[str, Known] = {}
+        self._steps: set[asyncio.Task[None]] = set()
+        self._again: asyncio.TimerHandle | None = None
+
+    @property
+    def known(self) -> dict[str, Known]:
+        """What is known of each socket, for those who explain."""
+        return dict(self._known)
+
+    async def run(self) -> None:
+        """Keep the plugins registered until cancelled; those that are stay with their handlers."""
+        try:
+            await self._sockets.run()
+        finally:
+            if self._again is not None:
+                self._again.cancel()
+            for step in self._steps:
+                step.cancel()
+            await asyncio.gather(*self._steps, return_exceptions=True)
+
+    def found(self, sockets: dict[str, Stamp]) -> None:
+        """These are the sockets that there are."""
+        self._found = sockets
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what is to be done now."""
+        loop = asyncio.get_running_loop()
+        todo: Plan = plan(self._found, self._known, loop.time())
+        for path in todo.forget:
+            del self._known[path]
+        for end in todo.deregister:  # they begin before those that may want their names
+            self._begin(end.info.socket, self._deregister(end))
+        for begin in todo.register:
+            self._begin(begin.socket, self._register(begin))
+        if self._again is not None:
+            self._again.cancel()
+        self._again = None if todo.again_at is None else loop.call_at(todo.again_at, self._go_on)
+        self._counts.show(sorted(self._found), sorted(sockets(self._known)))
+
+    def _begin(self, socket: str, step: Coroutine[Any, Any, None]) -> None:
+        self._known[socket] = replace(self._known.get(socket, Known()), busy=True)
+        task = asyncio.create_task(step, name=f"plugin {socket}")
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+
+    async def _deregister(self, step: Deregister) -> None:
+        info = step.info
+        log.info("plugin deregistered", extra={"plugin": info.name, "reason": step.reason})
+        try:
+            await self._handlers[info.type].deregister(info)
+        except PluginRefused as error:
+            log.warning("plugin not let go", extra={"plugin": info.name, "why": str(error)})
+        except Exception:  # as above; who registers under its name finds out
+            log.exception("plugin handler broke", extra={"plugin": info.name})
+        now = asyncio.get_running_loop().time()
+        self._known = name_is_free(self._known, info.name, now)
+        self._known[info.socket] = Known()
+        self._go_on()
+
+    async def _register(self, step: Register) -> None:
+        socket, name = step.socket, ""
+        try:
+            async with self._registrations.open(socket, step.stamp) as conversation:
+                info = await conversation.info()
+                name = info.name
+                await self._introduce(info, conversation)
+        except PluginRefused as error:
+            self._not_registered(step, name, str(error))
+        except Exception as error:  # a handler that breaks must not keep its plugin out for ever
+            log.exception("plugin handler broke", extra={"socket": socket, "plugin": name})
+            self._not_registered(step, name, f"internal error: {type(error).__name__}")
+        else:
+            log.info("plugin registered", extra={"plugin": name, "socket": socket})
+            self._known[socket] = Known(registered=info, tried=step.stamp, name=name)
+        self._go_on()
+
+    async def _introduce(self, info: PluginInfo, conversation: Conversation) -> None:
+        """Hand a plugin to its handler and tell it so. Raises PluginRefused."""
+        try:
+            handler = self._handler(info)
+            handler.validate(info)
+            await handler.register(info)
+        except PluginRefused as error:
+            with suppress(PluginRefused):  # why it was refused matters more
+                await conversation.notify(registered=False, error=str(error))
+            raise
+        try:
+            await conversation.notify(registered=True)
+        except PluginRefused:
+            await handler.deregister(info)
+            raise
+
+    def _handler(self, info: PluginInfo) -> PluginHandler:
+        handler = self._handlers.get(info.type)
+        if handler is None:
+            known = ", ".join(sorted(self._handlers)) or "none"
+            raise PluginRefused(
+                f"no handler registered for plugin type: {info.type} at socket {info.socket} "
+                f"(this node has: {known})"
+            )
+        return handler
+
+    def _not_registered(self, step: Register, name: str, problem: str) -> None:
+        before = self._known[step.socket]
+        now = asyncio.get_running_loop().time()
+        after = before.failed(step.stamp, name, problem, now)
+        self._known[step.socket] = after
+        again = problem == before.problem
+        extra = {
+            "socket": step.socket,
+            "plugin": name,
+            "why": problem,
+            "again_in": after.retry_at - now,
+        }
+        log.log(logging.DEBUG if again else logging.WARNING, "plugin not registered", extra=extra)

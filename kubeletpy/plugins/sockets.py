@@ -1,0 +1,144 @@
+"""The sockets in plugins_registry: found at the start, and known at once when they come and go.
+
+What is there is read anew after every change and once a minute; the kernel only says when. Names
+with a leading dot, links and all that is no socket are passed over. Must never connect to one.
+Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeletpy.host.inotify import DirectoryWatches
+from kubeletpy.plugins.model import Stamp
+
+log = logging.getLogger(__name__)
+
+MAX_SOCKETS, MAX_DIRECTORIES, MAX_DEPTH = 512, 256, 8
+"""What is beyond is not seen, which is logged."""
+SETTLED_S = 60.0
+"""Between two readings when nothing seems to happen."""
+UNWATCHED_S = 1.0
+"""The same where the kernel cannot watch; the kubelet's own period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is in the directory."""
+
+    sockets: dict[str, Stamp]
+    directories: dict[str, int]
+    """Path -> inode."""
+    cut: bool = False
+    """There is more than is looked at."""
+
+
+def look(directory: str) -> Seen:
+    """Read a directory and those in it. Blocks. Raises OSError: it can't be read."""
+    sockets: dict[str, Stamp] = {}
+    directories = {directory: os.lstat(directory).st_ino}
+    todo, cut = [(directory, 0)], False
+    while todo:
+        here, depth = todo.pop()
+        try:
+            entries = os.scandir(here)
+        except OSError:
+            if here == directory:
+                raise
+            continue  # gone meanwhile
+        with entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISSOCK(found.st_mode) and len(sockets) < MAX_SOCKETS:
+                    sockets[entry.path] = (found.st_ino, found.st_mtime_ns)
+                elif not stat.S_ISDIR(found.st_mode):
+                    cut |= stat.S_ISSOCK(found.st_mode)
+                elif len(directories) < MAX_DIRECTORIES and depth < MAX_DEPTH:
+                    directories[entry.path] = found.st_ino
+                    todo.append((entry.path, depth + 1))
+                else:
+                    cut = True
+    return Seen(sockets, directories, cut)
+
+
+class PluginSockets:
+    """Follows a directory until its ``run`` is cancelled."""
+
+    def __init__(self, directory: Path, tell: Callable[[dict[str, Stamp]], None]) -> None:
+        """``tell`` is handed all sockets there are, after each change of them."""
+        self._directory = directory
+        self._tell = tell
+        self._watches = DirectoryWatches()
+        self._ends: dict[tuple[str, int], Callable[[], None]] = {}
+        self._changed = asyncio.Event()
+        self._told: dict[str, Stamp] | None = None
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        log.info("watching for plugins", extra={"directory": str(self._directory)})
+        try:
+            while True:
+                self._changed.clear()
+                all_watched = await self._read()
+                try:
+                    async with asyncio.timeout(SETTLED_S if all_watched else UNWATCHED_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._ends.clear()
+            self._watches.close()
+
+    async def _read(self) -> bool:
+        """Look, tell, watch; whether every directory is watched."""
+        while True:
+            try:
+                seen = await asyncio.to_thread(self._look)
+            except OSError as error:
+                self._say(f"{error.strerror}: {error.filename}")
+                return False
+            self._say("there is more in it than is looked at" if seen.cut else "")
+            new, failed = self._watch(seen.directories)
+            if not new:  # what came before a watch was there is in what was read after it
+                break
+        if seen.sockets != self._told:
+            self._told = seen.sockets
+            self._tell(dict(seen.sockets))
+        return not failed
+
+    def _look(self) -> Seen:
+        self._directory.mkdir(0o750, parents=True, exist_ok=True)
+        return look(str(self._directory))
+
+    def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
+        """Watch what is there and no more; whether a watch is new, whether one can't be had."""
+        wanted = set(directories.items())
+        for key in self._ends.keys() - wanted:
+            self._ends.pop(key)()
+        new = failed = False
+        for key in wanted - self._ends.keys():
+            try:
+                self._ends[key] = self._watches.watch(Path(key[0]), self._changed.set)
+                new = True
+            except OSError as error:
+                failed = True
+                log.debug("directory not watched", extra={"path": key[0], "why": str(error)})
+        return new, failed
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            extra = {"directory": str(self._directory), "why": problem}
+            log.warning("plugins are not all seen", extra=extra)
+        self._problem = problem

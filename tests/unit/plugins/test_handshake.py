@@ -1,0 +1,92 @@
+"""The registration service of a real server on a socket, and words that are not taken from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from kubeletpy.plugins import handshake
+from kubeletpy.plugins.handshake import SocketRegistrations, read_info
+from kubeletpy.plugins.model import PluginInfo
+from kubeletpy.plugins.protocol import PluginRefused
+from kubeletpy.remote.generated import pluginregistration_pb2 as pb
+
+STAMP = (1, 1)
+Context = grpc.aio.ServicerContext[pb.RegistrationStatus, pb.RegistrationStatusResponse]
+
+
+async def test_a_conversation(tmp_path: Path) -> None:
+    heard: list[pb.RegistrationStatus] = []
+
+    async def info(_: pb.InfoRequest, __: object) -> pb.PluginInfo:
+        return pb.PluginInfo(
+            type="CSIPlugin", name="x", endpoint="/run/x.sock", supported_versions=["1.0.0"]
+        )
+
+    async def notify(status: pb.RegistrationStatus, _: Context) -> pb.RegistrationStatusResponse:
+        heard.append(status)
+        return pb.RegistrationStatusResponse()
+
+    server = grpc.aio.server()
+    methods = {
+        "GetInfo": grpc.unary_unary_rpc_method_handler(
+            info, pb.InfoRequest.FromString, pb.PluginInfo.SerializeToString
+        ),
+        "NotifyRegistrationStatus": grpc.unary_unary_rpc_method_handler(
+            notify,
+            pb.RegistrationStatus.FromString,
+            pb.RegistrationStatusResponse.SerializeToString,
+        ),
+    }
+    service = "pluginregistration.Registration"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+    socket = str(tmp_path / "reg.sock")
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    try:
+        async with SocketRegistrations().open(socket, STAMP) as conversation:
+            assert await conversation.info() == PluginInfo(
+                "CSIPlugin", "x", "/run/x.sock", ("1.0.0",), socket, STAMP
+            )
+            await conversation.notify(registered=False, error="no")
+            await conversation.notify(registered=True)
+    finally:
+        await server.stop(None)
+    assert [(status.plugin_registered, status.error) for status in heard] == [
+        (False, "no"),
+        (True, ""),
+    ]
+
+
+async def test_nobody_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "CONNECT_S", 0.2)
+    with pytest.raises(PluginRefused, match=r"plugin at .*/dead\.sock: .*nobody answers"):
+        async with SocketRegistrations().open(str(tmp_path / "dead.sock"), STAMP):
+            pass
+
+
+GOOD = {"type": "CSIPlugin", "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({**GOOD, "type": ""}, "tells no type"),
+        ({**GOOD, "name": ""}, "tells no name"),
+        ({**GOOD, "name": "x" * 300}, "is no name"),
+        ({**GOOD, "name": "x\ny"}, "is no name"),
+        ({**GOOD, "supported_versions": ["1"] * 65}, "more than 64 versions"),
+        ({**GOOD, "endpoint": "tcp:1.2.3.4:5"}, "not supported"),
+        ({**GOOD, "endpoint": "relative"}, "absolute path"),
+    ],
+)
+def test_words_that_are_not_taken(said: dict[str, str], problem: str) -> None:
+    with pytest.raises(PluginRefused, match=problem):
+        read_info(pb.PluginInfo(**said), "/p/x.sock", STAMP)
+
+
+def test_without_an_endpoint_the_socket_serves() -> None:
+    assert read_info(pb.PluginInfo(**GOOD), "/p/x.sock", STAMP).endpoint == "/p/x.sock"

@@ -1,0 +1,80 @@
+"""Which plugin is registered or let go next."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
+from kubeletpy.plugins.plan import LONGEST_WAIT_S, Known, Plan, name_is_free, plan
+
+OLD, NEW = (1, 1), (2, 2)
+
+
+def info(stamp: Stamp = OLD, socket: str = "/p/a.sock") -> PluginInfo:
+    return PluginInfo(CSI, "a", "/p/csi.sock", ("1.0.0",), socket, stamp)
+
+
+REGISTERED = Known(registered=info(), tried=OLD, name="a")
+FAILED = Known(tried=OLD, name="a", failures=1, retry_at=10.5, problem="no")
+
+
+def words(planned: Plan) -> tuple[list[str], list[str], float | None, list[str]]:
+    """A plan in short."""
+    return (
+        [f"{each.info.socket}: {each.reason}" for each in planned.deregister],
+        [f"{each.socket}: {each.reason}" for each in planned.register],
+        planned.again_at,
+        list(planned.forget),
+    )
+
+
+A = "/p/a.sock"
+
+
+@pytest.mark.parametrize(
+    ("found", "known", "planned"),
+    [
+        pytest.param({}, {}, ([], [], None, []), id="nothing"),
+        pytest.param({A: OLD}, {}, ([], [f"{A}: a new socket"], None, []), id="new"),
+        pytest.param({A: OLD}, {A: REGISTERED}, ([], [], None, []), id="as it should be"),
+        pytest.param({}, {A: REGISTERED}, ([f"{A}: its socket is gone"], [], None, []), id="gone"),
+        pytest.param(
+            {A: NEW}, {A: REGISTERED}, ([f"{A}: its socket was made anew"], [], None, []), id="anew"
+        ),
+        pytest.param({A: OLD}, {A: Known(busy=True)}, ([], [], None, []), id="being registered"),
+        pytest.param(
+            {}, {A: Known(busy=True, registered=info())}, ([], [], None, []), id="being let go"
+        ),
+        pytest.param({A: OLD}, {A: FAILED}, ([], [], 10.5, []), id="it waits"),
+        pytest.param(
+            {A: OLD}, {A: Known(tried=OLD, failures=1)}, ([], [f"{A}: try 2"], None, []), id="again"
+        ),
+        pytest.param(
+            {A: NEW}, {A: FAILED}, ([], [f"{A}: a new socket"], None, []), id="anew after a failure"
+        ),
+        pytest.param({}, {A: FAILED}, ([], [], None, [A]), id="failed and gone"),
+        pytest.param(
+            {"/p/b.sock": NEW},
+            {A: REGISTERED},
+            ([f"{A}: its socket is gone"], ["/p/b.sock: a new socket"], None, []),
+            id="one goes, another comes",
+        ),
+    ],
+)
+def test_plan(found: dict[str, Stamp], known: dict[str, Known], planned: object) -> None:
+    assert words(plan(found, known, 10.0)) == planned
+
+
+def test_waits_double_up_to_the_longest() -> None:
+    known, waits = Known(), []
+    for _ in range(10):
+        known = known.failed(OLD, "a", "no", 0.0)
+        waits.append(known.retry_at)
+    assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, LONGEST_WAIT_S, LONGEST_WAIT_S]
+    assert known.failed(NEW, "a", "no", 0.0).retry_at == 0.5
+
+
+def test_a_name_that_is_free_ends_the_wait_of_those_that_want_it() -> None:
+    other = Known(tried=OLD, name="other", failures=9, retry_at=100.0)
+    known = name_is_free({A: FAILED, "/p/o.sock": other}, "a", 10.0)
+    assert words(plan({A: OLD, "/p/o.sock": OLD}, known, 10.0)) == ([], [f"{A}: try 2"], 100.0, [])

@@ -1,0 +1,25 @@
+"""An agent without plugins does not pay for their messages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MESSAGES = (
+    "kubeletpy.remote.generated.csi_pb2",
+    "kubeletpy.remote.generated.pluginregistration_pb2",
+)
+_CODE = """
+import importlib, sys
+import kubeletpy.cli.run
+for name in {modules!r}:
+    importlib.import_module(name)
+sys.exit(", ".join(sorted(set({messages!r}) & set(sys.modules))) or 0)
+"""
+MODULES = ("kubeletpy.plugins.handshake", "kubeletpy.plugins.manager")
+
+
+def test_messages_of_plugins_are_loaded_with_the_first_plugin() -> None:
+    code = _CODE.format(modules=MODULES, messages=MESSAGES)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
