@@ -12,12 +12,12 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kubeletpy.handlers.outcome import Answer, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.remote.errors import code_in_words
 from kubeletpy.version import KUBERNETES_MINOR
+from kubeletpy.wire.messages import Field, message_classes
 
 METHOD = "/grpc.health.v1.Health/Check"
 SERVING = 1
@@ -25,6 +25,11 @@ MAX_ANSWER = 64 * 1024
 """Bytes."""
 
 _STATUS = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+_FIELDS = {
+    "HealthCheckRequest": [Field(1, "service", "string")],
+    # int32 reads the enum on the wire as it is, also values of a later version
+    "HealthCheckResponse": [Field(1, "status", "int32")],
+}
 _OPTIONS = (
     ("grpc.primary_user_agent", f"kube-probe/{KUBERNETES_MINOR}"),
     ("grpc.enable_http_proxy", 0),
@@ -92,19 +97,6 @@ def _words(error: grpc.aio.AioRpcError, timeout: float) -> str:
 
 @functools.cache
 def _messages() -> tuple[Any, Any]:
-    """HealthCheckRequest and HealthCheckResponse, in a pool of their own."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="kubeletpy/health.proto", package="grpc.health.v1", syntax="proto3"
-    )
-    request = file.message_type.add(name="HealthCheckRequest")
-    request.field.add(name="service", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
-    response = file.message_type.add(name="HealthCheckResponse")
-    # int32 reads the enum on the wire as it is, also values of a later version
-    response.field.add(name="status", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return tuple(
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"grpc.health.v1.{name}"))
-        for name in ("HealthCheckRequest", "HealthCheckResponse")
-    )  # type: ignore[return-value]
+    """HealthCheckRequest and HealthCheckResponse."""
+    found = message_classes("grpc.health.v1", _FIELDS)
+    return found["HealthCheckRequest"], found["HealthCheckResponse"]

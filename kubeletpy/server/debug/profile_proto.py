@@ -6,8 +6,10 @@ Source: pprof's profile.proto (message perftools.profiles.Profile), gzipped.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from kubeletpy.wire.messages import Field, message_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,34 @@ class Weight:
     nanoseconds: int = 0
 
 
+_FIELDS = {
+    "ValueType": (Field(1, "type", "int64"), Field(2, "unit", "int64")),
+    "Sample": (
+        Field(1, "location_id", "uint64", repeated=True),
+        Field(2, "value", "int64", repeated=True),
+    ),
+    "Location": (Field(1, "id", "uint64"), Field(4, "line", "Line", repeated=True)),
+    "Line": (Field(1, "function_id", "uint64"), Field(2, "line", "int64")),
+    "Function": (
+        Field(1, "id", "uint64"),
+        Field(2, "name", "int64"),
+        Field(3, "system_name", "int64"),
+        Field(4, "filename", "int64"),
+    ),
+    "Profile": (
+        Field(1, "sample_type", "ValueType", repeated=True),
+        Field(2, "sample", "Sample", repeated=True),
+        Field(4, "location", "Location", repeated=True),
+        Field(5, "function", "Function", repeated=True),
+        Field(6, "string_table", "string", repeated=True),
+        Field(9, "time_nanos", "int64"),
+        Field(10, "duration_nanos", "int64"),
+        Field(11, "period_type", "ValueType"),
+        Field(12, "period", "int64"),
+    ),
+}
+
+
 def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, period_ns: int) -> bytes:
     """The profile. ``began_ns`` since the epoch; ``period_ns`` is the CPU time between samples."""
     strings = _Strings()
@@ -40,24 +70,23 @@ def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, perio
         for place in stack:
             places.setdefault(place, len(places) + 1)
             functions.setdefault((place.function, place.file), len(functions) + 1)
-    out = bytearray()
+    profile = message_classes("perftools.profiles", _FIELDS)["Profile"](
+        time_nanos=began_ns, duration_nanos=took_ns, period=period_ns
+    )
     for kind, unit in (("samples", "count"), ("cpu", "nanoseconds")):
-        out += _message(1, _value_type(strings, kind, unit))
+        profile.sample_type.add(type=strings.index(kind), unit=strings.index(unit))
+    profile.period_type.CopyFrom(profile.sample_type[1])
     for stack, weight in stacks.items():
-        sample = _packed(1, (places[place] for place in stack))
-        out += _message(2, sample + _packed(2, (weight.samples, weight.nanoseconds)))
+        ids = [places[place] for place in stack]
+        profile.sample.add(location_id=ids, value=(weight.samples, weight.nanoseconds))
     for place, number in places.items():
-        line = _number(1, functions[place.function, place.file]) + _number(2, place.line)
-        out += _message(4, _number(1, number) + _message(4, line))
+        line = {"function_id": functions[place.function, place.file], "line": place.line}
+        profile.location.add(id=number, line=[line])
     for (name, file), number in functions.items():
         text = strings.index(name)
-        function = _number(1, number) + _number(2, text) + _number(3, text)
-        out += _message(5, function + _number(4, strings.index(file)))
-    out += _number(9, began_ns) + _number(10, took_ns)
-    out += _message(11, _value_type(strings, "cpu", "nanoseconds")) + _number(12, period_ns)
-    for each in strings.all:
-        out += _message(6, each.encode("utf-8", "replace"))
-    return gzip.compress(bytes(out), mtime=0)
+        profile.function.add(id=number, name=text, system_name=text, filename=strings.index(file))
+    profile.string_table.extend(each.encode("utf-8", "replace") for each in strings.all)
+    return gzip.compress(profile.SerializeToString(), mtime=0)
 
 
 def folded(stacks: Mapping[Stack, Weight]) -> str:
@@ -80,28 +109,3 @@ class _Strings:
             self._index[text] = len(self.all)
             self.all.append(text)
         return self._index[text]
-
-
-def _value_type(strings: _Strings, kind: str, unit: str) -> bytes:
-    return _number(1, strings.index(kind)) + _number(2, strings.index(unit))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value) if value else b""
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _packed(field: int, values: Iterable[int]) -> bytes:
-    return _message(field, b"".join(_varint(value) for value in values))

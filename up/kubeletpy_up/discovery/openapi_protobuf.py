@@ -1,67 +1,57 @@
 """An OpenAPI v2 document in protobuf's wire format.
 
 kubectl up to 1.23 takes nothing else. The messages' fields come from the table in
-``data/openapi-v2-document.json``; what is written is small enough that an encoder of our own costs
-less than descriptors and message classes would.
+``data/openapi-v2-document.json``.
 """
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.wire.messages import Field, message_classes
 from kubeletpy_up.data import load_json
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
 
-_PACKAGE = "openapi.v2."
-_VARINT, _BYTES = 0, 2
+_PACKAGE = "openapi.v2"
+_UNUSED = "google.protobuf.Any"
+"""Of another file; we write the other field of those that have one."""
 _PARAMETER = ("required", "in", "name", "type")
 
-Table = dict[str, dict[str, tuple[int, str]]]
+
+@cache
+def _classes() -> dict[str, Any]:
+    loaded = load_json("openapi-v2-document.json")
+    messages = {
+        message["name"]: [
+            Field(
+                each["number"],
+                each["name"],
+                each["type"].removeprefix(f"{_PACKAGE}."),
+                each.get("repeated", False),
+            )
+            for each in message["fields"]
+            if each["type"] != _UNUSED
+        ]
+        for message in loaded["messages"]
+    }
+    return message_classes(_PACKAGE, messages)
 
 
 def encode_document(document: JSON) -> bytes:
     """``openapi.v2.Document`` of an OpenAPI v2 document in its JSON form."""
-    loaded = load_json("openapi-v2-document.json")
-    table: Table = {
-        message["name"]: {f["name"]: (f["number"], f["type"]) for f in message["fields"]}
-        for message in loaded["messages"]
-    }
-    shaped = {
-        "swagger": document["swagger"],
-        "info": document["info"],
-        "paths": {"path": [_named(k, _path_item(v)) for k, v in document["paths"].items()]},
-        "definitions": _map(document["definitions"]),
-    }
-    return _encode(table, "Document", shaped)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _encode(table: Table, message: str, value: JSON) -> bytes:
-    fields = table[message]
-    out: list[bytes] = []
-    for name, given in value.items():
-        number, kind = fields[name]
-        for item in given if isinstance(given, list) else (given,):
-            if isinstance(item, bool):
-                out += (_varint(number << 3 | _VARINT), _varint(int(item)))
-                continue
-            if kind.startswith(_PACKAGE):
-                payload = _encode(table, kind.removeprefix(_PACKAGE), item)
-            else:
-                payload = item.encode()
-            out += (_varint(number << 3 | _BYTES), _varint(len(payload)), payload)
-    return b"".join(out)
+    made: bytes = (
+        _classes()["Document"](
+            swagger=document["swagger"],
+            info=document["info"],
+            paths={"path": [_named(k, _path_item(v)) for k, v in document["paths"].items()]},
+            definitions=_map(document["definitions"]),
+        )
+    ).SerializeToString()
+    return made
 
 
 def _named(name: str, value: JSON) -> JSON:

@@ -2,27 +2,46 @@
 
 kubectl's typed commands (``create configmap``, ``create token``, ``drain``, …) send nothing else.
 Field numbers come from ``data/api-wire.json``. What the table does not know is skipped, as protobuf
-means it. Hostile input: every length is checked and nesting is bounded. We never write protobuf.
+means it. Hostile input: lengths and nesting are the library's to
+bound. We never write protobuf.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+import re
 from functools import cache
 from typing import Any
 
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from kubeletpy.api.times import format_micro_time, format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.wire.messages import Field, message_classes
 from kubeletpy_up.data import load_json
 from kubeletpy_up.errors import bad_request
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-_MAX_DEPTH = 48
-_MAX_VARINT_BYTES = 10
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_ENVELOPE, _ABOUT = "Unknown", "TypeMeta"
+_OWN = {
+    _ENVELOPE: (Field(1, "about", _ABOUT), Field(2, "raw", "bytes")),
+    _ABOUT: (Field(1, "api_version", "string"), Field(2, "kind", "string")),
+    "Quantity": (Field(1, "text", "string"),),
+    "Time": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
+    "MicroTime": (Field(1, "seconds", "int64"), Field(2, "nanos", "int64")),
+    "IntOrString": (
+        Field(1, "type", "int64"),
+        Field(2, "number", "int64"),
+        Field(3, "text", "string"),
+    ),
+    "Duration": (Field(1, "nanoseconds", "int64"),),
+    "FieldsV1": (Field(1, "raw", "bytes"),),
+    "ExtraValue": (Field(1, "items", "string", repeated=True),),
+}
+"""Messages that JSON has in another form, and those round the object."""
 
 Table = dict[str, dict[int, tuple[str, str]]]
 
@@ -40,6 +59,30 @@ def _table() -> Table:
     }
 
 
+@cache
+def _classes() -> dict[str, Any]:
+    """Of the table's messages; ``group/Kind`` is named ``group_Kind``."""
+    messages: dict[str, tuple[Field, ...]] = {**_OWN}
+    for message, fields in _table().items():
+        made = []
+        for number, (_, kind) in fields.items():
+            name = f"f{number}"
+            bare = kind.lstrip("*^").removeprefix("[]").removeprefix("map ")
+            inner = "int64" if bare == "int" else _class_name(bare)
+            if kind.startswith("map "):
+                entry = f"{_class_name(message)}_{number}"
+                messages[entry] = (Field(1, "key", "string"), Field(2, "value", inner))
+                made.append(Field(number, name, entry, repeated=True))
+            else:
+                made.append(Field(number, name, inner, repeated=kind.startswith("[]")))
+        messages[_class_name(message)] = tuple(made)
+    return message_classes("kubernetes", messages)
+
+
+def _class_name(message: str) -> str:
+    return re.sub(r"\W", "_", message)
+
+
 def decode(body: bytes) -> JSON:
     """Read a body of media type ``application/vnd.kubernetes.protobuf``.
 
@@ -49,168 +92,73 @@ def decode(body: bytes) -> JSON:
     try:
         if not body.startswith(_MAGIC):
             raise _Malformed
-        envelope = _fields(memoryview(body)[len(_MAGIC) :])
-        kind, api_version, raw = "", "", memoryview(b"")
-        for number, value in envelope:
-            if number == 1 and isinstance(value, memoryview):
-                for inner, text in _fields(value):
-                    if inner == 1:
-                        api_version = _text(text)
-                    elif inner == 2:
-                        kind = _text(text)
-            elif number == 2 and isinstance(value, memoryview):
-                raw = value
+        envelope = _classes()[_ENVELOPE].FromString(body[len(_MAGIC) :])
+        kind, api_version = envelope.about.kind, envelope.about.api_version
         group = api_version.rpartition("/")[0] or "core"
         message = "meta/DeleteOptions" if kind == "DeleteOptions" else f"{group}/{kind}"
         if message not in _table():
             raise bad_request(f"{kind or 'this kind'} in {api_version} can't be read as protobuf")
-        return {"kind": kind, "apiVersion": api_version, **_message(message, raw, 0)}
-    except (_Malformed, UnicodeDecodeError, ValueError, OverflowError):
+        found = _classes()[_class_name(message)].FromString(envelope.raw)
+        return {"kind": kind, "apiVersion": api_version, **_object(message, found)}
+    except (_Malformed, DecodeError, ValueError, OverflowError, RecursionError):
         raise bad_request("couldn't read the request as Kubernetes protobuf") from None
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    result = shift = 0
-    for _ in range(_MAX_VARINT_BYTES):
-        if at >= len(data):
-            raise _Malformed
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-    raise _Malformed
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        wire = tag & 7
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield tag >> 3, value
-            continue
-        if wire == _BYTES:
-            size, at = _varint(data, at)
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
-        else:
-            raise _Malformed
-        if size > len(data) - at:
-            raise _Malformed
-        if wire == _BYTES:
-            yield tag >> 3, data[at : at + size]
-        at += size
-
-
-def _text(value: int | memoryview) -> str:
-    if isinstance(value, int):
+def _checked(message: Any) -> Any:
+    """A message, none of whose known fields came in another type: the library takes those for
+    unknown.
+    """
+    known = message.DESCRIPTOR.fields_by_number
+    unknown = UnknownFieldSet(message)
+    if any(unknown[at].field_number in known for at in range(len(unknown))):
         raise _Malformed
-    return bytes(value).decode()
+    return message
 
 
-def _signed(value: int | memoryview) -> int:
-    if not isinstance(value, int):
-        raise _Malformed
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _message(name: str, data: memoryview, depth: int) -> JSON:
-    if depth > _MAX_DEPTH:
-        raise _Malformed
+def _object(name: str, message: Any) -> JSON:
     known = _table()[name]
     found: JSON = {}
-    for number, value in _fields(data):
-        if number not in known:
-            continue
-        key, kind = known[number]
+    for field, value in _checked(message).ListFields():
+        key, kind = known[field.number]
         if kind.startswith("^"):
-            found.update(_inline(kind[1:], value, depth))
+            found.update(_object(kind[1:], value))
         elif kind.startswith("[]"):
-            found.setdefault(key, []).extend(_items(kind[2:], value, depth))
+            found[key] = [_value(kind[2:], each) for each in value]
         elif kind.startswith("map "):
-            entry_key, entry = _entry(kind[4:], value, depth)
-            found.setdefault(key, {})[entry_key] = entry
+            found[key] = {each.key: _value(kind[4:], _checked(each).value) for each in value}
         elif kind.startswith("*"):
-            found[key] = _value(kind[1:], value, depth)
+            found[key] = _value(kind[1:], value)
         else:
-            plain = _value(kind, value, depth)
+            plain = _value(kind, value)
             # Go writes a field that is no pointer even if nobody set it: empty means absent.
             if plain not in ("", 0, False, None, {}):
                 found[key] = plain
     return found
 
 
-def _inline(kind: str, value: int | memoryview, depth: int) -> JSON:
-    inner = _value(kind, value, depth)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _items(kind: str, value: int | memoryview, depth: int) -> list[Any]:
-    if kind in ("int", "bool") and isinstance(value, memoryview):
-        at, packed = 0, []
-        while at < len(value):
-            number, at = _varint(value, at)
-            packed.append(_value(kind, number, depth))
-        return packed
-    return [_value(kind, value, depth)]
-
-
-def _entry(kind: str, value: int | memoryview, depth: int) -> tuple[str, Any]:
-    if isinstance(value, int):
-        raise _Malformed
-    key: str = ""
-    inner: int | memoryview = memoryview(b"")
-    for number, part in _fields(value):
-        if number == 1:
-            key = _text(part)
-        elif number == 2:
-            inner = part
-    return key, _value(kind, inner, depth)
-
-
-def _value(kind: str, value: int | memoryview, depth: int) -> Any:
-    if kind == "string":
-        return _text(value)
-    if kind == "int":
-        return _signed(value)
-    if kind == "bool":
-        return bool(_signed(value))
-    if isinstance(value, int):
-        raise _Malformed
+def _value(kind: str, value: Any) -> Any:
+    if kind in ("string", "int", "bool"):
+        return value
     if kind == "bytes":
-        return base64.b64encode(bytes(value)).decode()
+        return base64.b64encode(value).decode()
     special = _SPECIAL.get(kind)
-    if special is not None:
-        parts: dict[int, Any] = {}
-        for number, part in _fields(value):
-            parts.setdefault(number, []).append(part)
-        return special(parts)
-    return _message(kind, value, depth + 1)
+    return special(_checked(value)) if special is not None else _object(kind, value)
 
 
-def _time(parts: dict[int, Any], *, micro: bool = False) -> str | None:
-    if not parts:
+def _time(message: Any, *, micro: bool = False) -> str | None:
+    if not message.ListFields():
         return None
-    seconds = _signed(parts.get(1, [0])[-1])
-    nanos = _signed(parts.get(2, [0])[-1])
-    return format_micro_time(seconds + nanos / 1e9) if micro else format_time(seconds)
-
-
-def _int_or_string(parts: dict[int, Any]) -> int | str:
-    if _signed(parts.get(1, [0])[-1]) == 1:
-        return _text(parts.get(3, [memoryview(b"")])[-1])
-    return _signed(parts.get(2, [0])[-1])
+    if micro:
+        return format_micro_time(message.seconds + message.nanos / 1e9)
+    return format_time(message.seconds)
 
 
 _SPECIAL: dict[str, Any] = {
-    "Quantity": lambda parts: _text(parts.get(1, [memoryview(b"0")])[-1]),
+    "Quantity": lambda message: message.text if message.HasField("text") else "0",
     "Time": _time,
-    "MicroTime": lambda parts: _time(parts, micro=True),
-    "IntOrString": _int_or_string,
-    "Duration": lambda parts: f"{_signed(parts.get(1, [0])[-1])}ns",
-    "FieldsV1": lambda parts: json.loads(_text(parts.get(1, [memoryview(b"{}")])[-1])),
-    "ExtraValue": lambda parts: [_text(part) for part in parts.get(1, [])],
+    "MicroTime": lambda message: _time(message, micro=True),
+    "IntOrString": lambda message: message.text if message.type == 1 else message.number,
+    "Duration": lambda message: f"{message.nanoseconds}ns",
+    "FieldsV1": lambda message: json.loads(message.raw if message.HasField("raw") else "{}"),
+    "ExtraValue": lambda message: list(message.items),
 }

@@ -1,0 +1,62 @@
+"""Protobuf messages whose fields stand in a table: their classes, made at run time. Pure.
+
+For formats of which we know the fields' numbers and that come with no generated code. Loads the
+protobuf library; must never put anything into its process-wide pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "bool": _FIELD.TYPE_BOOL,
+    "bytes": _FIELD.TYPE_BYTES,
+    "double": _FIELD.TYPE_DOUBLE,
+    "int32": _FIELD.TYPE_INT32,
+    "int64": _FIELD.TYPE_INT64,
+    "string": _FIELD.TYPE_STRING,
+    "uint64": _FIELD.TYPE_UINT64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field: ``kind`` is a scalar type of protobuf's, or a message of the same table."""
+
+    number: int
+    name: str
+    kind: str
+    repeated: bool = False
+
+
+def message_classes(package: str, messages: Mapping[str, Iterable[Field]]) -> dict[str, Any]:
+    """The classes of a package's messages by name.
+
+    A field that is not repeated knows whether it was set, a list of numbers is packed, and text is
+    UTF-8 or an error: edition 2023 of the language.
+
+    Raises:
+        KeyError: a kind is neither a scalar nor in the table.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
+    file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for each in fields:
+            made = message.field.add(name=each.name, number=each.number)
+            made.label = _FIELD.LABEL_REPEATED if each.repeated else _FIELD.LABEL_OPTIONAL
+            if each.kind in messages:
+                made.type, made.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{each.kind}"
+            else:
+                made.type = _SCALARS[each.kind]
+    pool = descriptor_pool.DescriptorPool()
+    described = pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(described.message_types_by_name[name])
+        for name in messages
+    }
