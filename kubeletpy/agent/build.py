@@ -96,7 +96,6 @@ from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.runtime_manager.seams import Seams
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
 from kubeletpy.server.debug.log_sinks import log_problem
@@ -314,17 +313,15 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         metrics.starts,
         root_dir=str(root),
         settings=rules,
-        seams=Seams(
-            runtime_handler=user_namespaces.checked(handlers.handler),
-            cgroup_parent=cgroup_parent,
-            user_namespace=user_namespaces.of,
-            environment=environment.inputs,
-            mounts=mounts.prepare,
-            host_dns=lambda: host_dns(settings.resolv_conf),
-            hooks=LifecycleHookRunner(outside.runtime, recorder, metrics.hooks, machine.node_ips),
-            actuated=actuated,
-            pod_limits=pod_limits,
-        ),
+        # what containers are made with besides their spec, in this order
+        providers=(environment, mounts),
+        runtime_handler=user_namespaces.checked(handlers.handler),
+        cgroup_parent=cgroup_parent,
+        user_namespace=user_namespaces.of,
+        host_dns=lambda: host_dns(settings.resolv_conf),
+        hooks=LifecycleHookRunner(outside.runtime, recorder, metrics.hooks, machine.node_ips),
+        actuated=actuated,
+        pod_limits=pod_limits,
         runtime_name=info.name,
         max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,
         concurrent_starts=machine.concurrent_starts,

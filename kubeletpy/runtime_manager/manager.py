@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
@@ -40,17 +41,26 @@ from kubeletpy.runtime_manager.act.start_container import ContainerStarter
 from kubeletpy.runtime_manager.act.start_context import ended_in_their_start
 from kubeletpy.runtime_manager.act.sync_run import Parts, SyncRun
 from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.additions import ContainerProvider
+from kubeletpy.runtime_manager.config.dns import ResolverConfig
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
+from kubeletpy.runtime_manager.pod_limits import (
+    ActuatedInMemory,
+    ActuatedResources,
+    NoPodCgroupLimits,
+    PodCgroupLimits,
+)
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
-from kubeletpy.runtime_manager.seams import Seams
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +71,12 @@ STARTS_PER_CORE = 4
 def default_concurrent_starts() -> int:
     """Sandboxes and containers made at once on this machine."""
     return STARTS_PER_CORE * (os.cpu_count() or 1)
+
+
+async def _default_handler_only(pod: Pod) -> str:
+    if name := pod.spec.get("runtimeClassName"):
+        raise SandboxConfigError(f'RuntimeClass "{name}" not found')
+    return ""
 
 
 class KubeRuntimeManager:
@@ -76,7 +92,14 @@ class KubeRuntimeManager:
         *,
         root_dir: str,
         settings: RuntimeSettings | None = None,
-        seams: Seams | None = None,
+        providers: Sequence[ContainerProvider] = (),
+        runtime_handler: Callable[[Pod], Awaitable[str]] = _default_handler_only,
+        cgroup_parent: Callable[[Pod], str] = lambda pod: "",
+        user_namespace: Callable[[Pod], UserNamespaceRange | None] = lambda pod: None,
+        host_dns: Callable[[], ResolverConfig | None] = ResolverConfig,
+        hooks: LifecycleHooks | None = None,
+        actuated: ActuatedResources | None = None,
+        pod_limits: PodCgroupLimits | None = None,
         runtime_name: str = "containerd",
         max_crash_loop_delay: float = 300,
         concurrent_starts: int | None = None,
@@ -87,6 +110,10 @@ class KubeRuntimeManager:
         ``root_dir`` is the kubelet's root directory, ``runtime_name`` what Version says,
         ``max_crash_loop_delay`` in seconds (crashLoopBackOff.maxContainerRestartPeriod),
         ``concurrent_starts`` how many sandboxes and containers are made at once.
+
+        ``providers`` add to what containers are made with, in this order. What sandboxes need:
+        :class:`.act.run_pod_sandbox.SandboxMaker`. ``actuated`` are the records of what pods were
+        last given, ``pod_limits`` the limits of their own cgroups.
         """
         self._runtime_name = runtime_name
         settings = settings or RuntimeSettings()
@@ -102,14 +129,25 @@ class KubeRuntimeManager:
             clock=clock,
             metrics=metrics,
             settings=settings,
-            seams=seams or Seams(),
+            hooks=hooks or NoHooks(),
+            actuated=actuated or ActuatedInMemory(),
+            pod_limits=pod_limits or NoPodCgroupLimits(),
             root_dir=root_dir,
         )
         killer, remover = Killer(tools), Remover(tools)
-        starter = ContainerStarter(tools, images, killer)
+        starter = ContainerStarter(
+            tools, images, killer, providers=providers, user_namespace=user_namespace
+        )
+        sandboxes = SandboxMaker(
+            tools,
+            runtime_handler=runtime_handler,
+            cgroup_parent=cgroup_parent,
+            user_namespace=user_namespace,
+            host_dns=host_dns,
+        )
         crash_loops = CrashLoopBackoff(max_crash_loop_delay)
-        self._parts = Parts(killer, remover, SandboxMaker(tools), starter, crash_loops, tools)
-        self._in_effect = ResourcesInEffect(tools.seams, tools.settings)
+        self._parts = Parts(killer, remover, sandboxes, starter, crash_loops, tools)
+        self._in_effect = ResourcesInEffect(tools.actuated, tools.pod_limits, tools.settings)
         policy = gc_policy or GCPolicy()
         self._collector = ContainerGarbageCollector(tools, killer, remover, policy)
 

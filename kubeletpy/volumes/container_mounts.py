@@ -22,6 +22,7 @@ from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.hostname import HostnameError
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.volumes import etc_hosts
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.sub_path import bind_sub_path
@@ -72,6 +73,17 @@ class ContainerMounts:
         self._handler = handler
         self._node_hosts = node_hosts
         self._patient = PatientThreads()
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """The container's mounts. Raises ContainerConfigError."""
+        mounts = await self.prepare(pod, container, pod_ips, given.environment, given.mounts)
+        return replace(given, mounts=mounts)
 
     async def prepare(
         self,

@@ -12,7 +12,7 @@ import binascii
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.volumes.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import ObjectRef, environment_objects, volume_source
@@ -64,6 +65,16 @@ class ContainerEnvironment:
         self._services = services or _no_services
         self._host_ips = tuple(host_ips)
         self._allocatable = allocatable
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """The container's variables. Raises ContainerConfigError."""
+        return replace(given, environment=await self.inputs(pod, container, pod_ips))
 
     async def inputs(
         self, pod: Pod, container: api.Container, pod_ips: tuple[str, ...]

@@ -22,7 +22,6 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.runtime_manager.seams import Seams
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX
 
@@ -103,7 +102,6 @@ async def runtime_node(
     cgroup_root: str,
     *,
     pulls: PullSettings | None = None,
-    seams: Seams | None = None,
     **options: Any,
 ) -> AsyncIterator[RuntimeNode]:
     """A fresh manager on a containerd, as after a start of the agent."""
@@ -123,8 +121,7 @@ async def runtime_node(
                 pod_logs_dir=str(directory / "pods"),
                 container_logs_dir=str(directory / "containers"),
             ),
-            seams=seams or Seams(cgroup_parent=lambda pod: cgroup_root),
-            **options,
+            **{"cgroup_parent": lambda pod: cgroup_root, **options},
         )
         yield RuntimeNode(runtime, manager, events, metrics, directory)
         await manager.drain(10)

@@ -18,8 +18,7 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import effective_resources
 from kubeletpy.runtime_manager.plan.resize import InEffect, ResizePlan
 from kubeletpy.runtime_manager.plan.resize_steps import difference
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources
-from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +37,11 @@ def record_given(records: ActuatedResources, pod: Pod, container: api.Container)
 class ResourcesInEffect:
     """Reads the records, and remembers whose cgroups are known to be right."""
 
-    def __init__(self, seams: Seams, settings: RuntimeSettings) -> None:
-        self._records = seams.actuated
-        self._limits = seams.pod_limits
+    def __init__(
+        self, records: ActuatedResources, limits: PodCgroupLimits, settings: RuntimeSettings
+    ) -> None:
+        self._records = records
+        self._limits = limits
         self._settings = settings
         self._right: set[str] = set()
         """uids of pods whose cgroup has the limits it is to have, as far as records tell."""

@@ -66,8 +66,8 @@ class _Resize:
     def __init__(self, run: SyncRun, parts: Parts) -> None:
         self._run = run
         self._tools = parts.tools
-        self._limits = parts.tools.seams.pod_limits
-        self._records = parts.tools.seams.actuated
+        self._limits = parts.tools.pod_limits
+        self._records = parts.tools.actuated
         self._current = PodLimits()
 
     async def carry_out(self) -> None:

@@ -5,7 +5,7 @@ Must never start a container, and never lose a sandbox that the runtime has made
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kubeletpy.events.recorder import WARNING, pod_reference
@@ -18,7 +18,8 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.container_files import make_log_directory
 from kubeletpy.runtime_manager.act.slots import StartKind
 from kubeletpy.runtime_manager.act.tools import Tools
-from kubeletpy.runtime_manager.config.dns import pod_dns
+from kubeletpy.runtime_manager.config.dns import ResolverConfig, pod_dns
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.trace.names import Call
@@ -57,8 +58,28 @@ class Sandbox:
 class SandboxMaker:
     """Makes sandboxes."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        runtime_handler: Callable[[Pod], Awaitable[str]],
+        cgroup_parent: Callable[[Pod], str],
+        user_namespace: Callable[[Pod], UserNamespaceRange | None],
+        host_dns: Callable[[], ResolverConfig | None],
+    ) -> None:
+        """Args:
+        runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
+            SandboxConfigError.
+        cgroup_parent: the pod's cgroup as the runtime's driver names it.
+        user_namespace: the ids that a pod is mapped to, None: the node's own; raises
+            SandboxConfigError.
+        host_dns: the host's resolver configuration; None when none is to be used.
+        """
         self._tools = tools
+        self._runtime_handler = runtime_handler
+        self._cgroup_parent = cgroup_parent
+        self._user_namespace = user_namespace
+        self._host_dns = host_dns
 
     def config(self, pod: Pod, attempt: int, *, tell: bool = False) -> cri.PodSandboxConfig:
         """The sandbox's config; ``tell``: record what had to be cut from its DNS config.
@@ -67,14 +88,14 @@ class SandboxMaker:
             SandboxFailed: the spec asks for what cannot be.
         """
         try:
-            dns, warnings = pod_dns(pod, self._tools.settings, self._tools.seams.host_dns())
+            dns, warnings = pod_dns(pod, self._tools.settings, self._host_dns())
             config = build_pod_sandbox_config(
                 pod,
                 attempt,
                 self._tools.settings,
                 dns,
-                cgroup_parent=self._tools.seams.cgroup_parent(pod),
-                userns=self._tools.seams.user_namespace(pod),
+                cgroup_parent=self._cgroup_parent(pod),
+                userns=self._user_namespace(pod),
             )
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
@@ -96,7 +117,7 @@ class SandboxMaker:
         """
         config = self.config(pod, attempt, tell=True)
         try:
-            handler = await self._tools.seams.runtime_handler(pod)
+            handler = await self._runtime_handler(pod)
             make_log_directory(config.log_directory)
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'

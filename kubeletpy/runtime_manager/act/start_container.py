@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kubeletpy.api import types as api
@@ -16,7 +16,10 @@ from kubeletpy.events.recorder import NORMAL, WARNING
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
 from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.downward import NodeFacts
+from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.container_files import (
@@ -43,10 +46,12 @@ from kubeletpy.runtime_manager.act.start_context import (
     fail,
 )
 from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.additions import ContainerAdditions, ContainerProvider
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.stop_signal import IGNORED, why_ignored
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
@@ -63,8 +68,23 @@ logger = logging.getLogger(__name__)
 class ContainerStarter:
     """Starts containers."""
 
-    def __init__(self, tools: Tools, images: ImageManager, killer: Killer) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        images: ImageManager,
+        killer: Killer,
+        *,
+        providers: Sequence[ContainerProvider],
+        user_namespace: Callable[[Pod], UserNamespaceRange | None],
+    ) -> None:
+        """Args:
+        providers: what a container is made with besides its spec; asked in this order.
+        user_namespace: the ids that a pod is mapped to, None: the node's own; raises
+            ContainerConfigError.
+        """
         self._tools = tools
+        self._providers = tuple(providers)
+        self._user_namespace = user_namespace
         self._images = images
         self._killer = killer
 
@@ -134,17 +154,22 @@ class ContainerStarter:
             log_directory = container_log_directory(
                 self._tools.settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
-            seams, pod_ips = self._tools.seams, context.pod_ips
-            environment = await seams.environment(pod, container, pod_ips)
+            given = ContainerAdditions(
+                EnvironmentInputs(facts=NodeFacts(pod_ips=context.pod_ips)), mounts
+            )
+            for provider in self._providers:
+                given = await provider.provide(pod, container, context.pod_ips, given)
             inputs = ContainerInputs(
                 restart_count=self._attempt(context, action, log_directory),
                 image_ref=image.ref,
                 image_user=image.uid if image.uid is not None else image.username or None,
-                environment=environment,
-                mounts=await seams.mounts(pod, container, pod_ips, environment, mounts),
+                environment=given.environment,
+                mounts=given.mounts,
                 termination_log=self._termination_file(context, action),
                 target_container_id=target_id(context.status, action.container),
-                userns=seams.user_namespace(pod),
+                extra_groups=given.groups,
+                extra_annotations=given.annotations,
+                userns=self._user_namespace(pod),
             )
             # As large as the pod: expansion of its variables may take a while.
             config = await asyncio.to_thread(
@@ -178,7 +203,7 @@ class ContainerStarter:
     ) -> str:
         """One change for the runtime: it is seen through even if the sync is cancelled."""
         await remove_unstarted(self._tools, context, action)
-        record_given(self._tools.seams.actuated, context.pod, action.container)
+        record_given(self._tools.actuated, context.pod, action.container)
         try:
             with phase(Call.CREATE_CONTAINER, action.name, milestone=True):
                 container_id = await self._tools.runtime.create_container(
@@ -245,9 +270,7 @@ class ContainerStarter:
             return
         try:
             with phase(Call.POST_START, action.name, milestone=True):
-                await self._tools.seams.hooks.post_start(
-                    context.pod, action.container, container_id
-                )
+                await self._tools.hooks.post_start(context.pod, action.container, container_id)
         except HookFailed as error:
             # The hook's text may hold what events should not show to everybody.
             self._tools.recorder.event(

@@ -80,9 +80,7 @@ class ContainerStopper:
         grace = victim.grace if override is None else override
         if not victim.pre_stop or grace <= 0:
             return await self._end(victim, grace, order)
-        pre_stop = self._tools.seams.hooks.pre_stop(
-            victim.pod, victim.name, victim.id, victim.pre_stop
-        )
+        pre_stop = self._tools.hooks.pre_stop(victim.pod, victim.name, victim.id, victim.pre_stop)
         hook = PreStopRun(pre_stop, victim.name, victim.id)
         try:
             took = await self._pre_stop(victim, hook, grace)

@@ -14,8 +14,9 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.slots import StartSlots, StopSlots
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.hooks import LifecycleHooks
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
 from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.runtime_manager.seams import Seams
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Tools:
     clock: Clock
     metrics: PodStartMetrics
     settings: RuntimeSettings
-    seams: Seams
+    hooks: LifecycleHooks
+    actuated: ActuatedResources
+    """Which resources containers and pods were last given."""
+    pod_limits: PodCgroupLimits
+    """The limits of pods' own cgroups."""
     root_dir: str
     """The kubelet's root directory."""

@@ -18,7 +18,6 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import ResizeOutcome
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
-from kubeletpy.runtime_manager.seams import Seams
 from tests.integration.runtime_node import (
     EventLog,
     RuntimeNode,
@@ -92,8 +91,8 @@ async def resizing_node(
     records = records or ActuatedInMemory()
     pod_limits = KernelPodLimits(tree, cgroups) if per_qos else NoPodCgroupLimits()
     parent = cgroups.parent if per_qos else lambda pod: cgroup_root
-    seams = Seams(cgroup_parent=parent, pod_limits=pod_limits, actuated=records)
-    async with runtime_node(containerd, work_dir, cgroup_root, seams=seams) as runtime:
+    given: dict[str, Any] = {"cgroup_parent": parent, "pod_limits": pod_limits, "actuated": records}
+    async with runtime_node(containerd, work_dir, cgroup_root, **given) as runtime:
         yield Node(runtime, cgroups, tree, records)
 
 

@@ -13,7 +13,6 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.runtime_manager.seams import Seams
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 from tests.virtual_time import on_virtual_time
@@ -329,7 +328,7 @@ async def test_post_start(tmp_path: Path) -> None:
         async def pre_stop(self, *_: Any) -> None:
             raise AssertionError
 
-    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    node = FakeNode(tmp_path, options={"hooks": Hooks()})
     hook: Any = {"postStart": {"exec": {"command": ["x"]}}}
     pod = make_pod(container("first", lifecycle=hook), "second", container("bad", lifecycle=hook))
     result = await node.sync(pod)

@@ -9,8 +9,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
-from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits
-from kubeletpy.runtime_manager.seams import Seams
+from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
 
 NEW = PodRuntimeStatus("uid-1", "web", "prod")
@@ -33,7 +32,7 @@ class Limits(NoPodCgroupLimits):
 
 def test_resources_that_a_pod_gets_as_a_whole_while_it_runs_are_a_difference() -> None:
     limits = Limits()
-    in_effect = ResourcesInEffect(Seams(pod_limits=limits), RuntimeSettings())
+    in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
     plain, status = make_pod(container("app")), has(running("app"))
     in_effect.of(plain, NEW)
     assert not in_effect.of(plain, status).pod_limits_differ
@@ -51,7 +50,7 @@ def test_resources_that_a_pod_gets_as_a_whole_while_it_runs_are_a_difference() -
 
 def test_a_new_pod_with_resources_as_a_whole_is_not_looked_at() -> None:
     limits = Limits()
-    in_effect = ResourcesInEffect(Seams(pod_limits=limits), RuntimeSettings())
+    in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
     given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
     whole = make_pod(container("app"), resources=given)
     in_effect.of(whole, NEW)

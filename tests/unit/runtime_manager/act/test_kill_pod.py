@@ -15,7 +15,6 @@ from kubeletpy.runtime_manager.act.stop_order import stop_prerequisites
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.runtime_manager.plan.grace import base_grace, container_grace, remaining
-from kubeletpy.runtime_manager.seams import Seams
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 from tests.virtual_time import on_virtual_time
@@ -178,7 +177,7 @@ async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: P
             if name == "bad":
                 raise HookFailed("secret")
 
-    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    node = FakeNode(tmp_path, options={"hooks": Hooks()})
     hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
     names = ("good", "bad", "slow")
     pod = make_pod(*(container(name, **hook) for name in names), terminationGracePeriodSeconds=10)
@@ -191,7 +190,7 @@ async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: P
     ]
     assert "Warning FailedPreStopHook: PreStopHook failed" in node.events.seen
     assert "secret" not in " ".join(node.events.seen)
-    again = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    again = FakeNode(tmp_path, options={"hooks": Hooks()})
     await running(again, pod)
     await again.kill(pod, 0)
     assert {call.split()[-1] for call in stops(again)[:3]} == {"2"}, "no grace, no hook"
@@ -199,7 +198,7 @@ async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: P
 
 async def outlasting(tmp_path: Path, hooks: Any) -> tuple[FakeNode, Pod]:
     """A running pod with a preStop hook and ten seconds, whose container takes a hundred to end."""
-    node = FakeNode(tmp_path, options={"seams": Seams(hooks=hooks)})
+    node = FakeNode(tmp_path, options={"hooks": hooks})
     hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
     pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)
     await running(node, pod)
@@ -231,7 +230,7 @@ async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_en
     assert lived == [pytest.approx(12, abs=0.1)]
     told = "Warning FailedPreStopHook: PreStopHook failed"
     assert told in node.events.seen, "it was cut off"
-    again = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    again = FakeNode(tmp_path, options={"hooks": Hooks()})
     await running(again, pod)
     given_up = asyncio.create_task(again.kill(pod))
     await asyncio.sleep(3)
@@ -346,7 +345,7 @@ async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
         async def pre_stop(self, pod: Any, name: str, container_id: str, handler: Any) -> None:
             asked.append(handler)
 
-    node = FakeNode(tmp_path, options={"seams": Seams(hooks=Hooks())})
+    node = FakeNode(tmp_path, options={"hooks": Hooks()})
     await running(node, make_pod(container("app", lifecycle={"preStop": LARGE_HOOK})))
     node.restart_agent()
     await node.refresh(make_pod())

@@ -17,7 +17,6 @@ from kubeletpy.pods.sync_results import ResizeOutcome, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailable, Unimplemented
 from kubeletpy.runtime_manager.plan.resize_steps import applied
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
-from kubeletpy.runtime_manager.seams import Seams
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized
 from tests.unit.runtime_manager.pods_and_records import make_pod, sidecar
@@ -75,8 +74,7 @@ class Resized:
         start = PodLimits(100, 10_000, 100_000, 100 * MI)
         self.limits = FakeLimits(self.runtime.calls, start, start)
         self.records = ActuatedInMemory()
-        seams = Seams(actuated=self.records, pod_limits=self.limits)
-        self.node.options["seams"] = seams
+        self.node.options |= {"actuated": self.records, "pod_limits": self.limits}
         self.node.restart_agent()
 
     def want(self, **limits: int) -> None:
@@ -419,7 +417,7 @@ async def test_usage_that_can_not_be_read(make: Callable[..., Resized]) -> None:
 
 @on_virtual_time
 async def test_pods_without_cgroups_of_their_own(tmp_path: Path) -> None:
-    node = FakeNode(tmp_path, options={"seams": Seams(pod_limits=NoPodCgroupLimits())})
+    node = FakeNode(tmp_path, options={"pod_limits": NoPodCgroupLimits()})
     await node.sync(with_(SMALL))
     before = len(node.runtime.calls)
     result = await node.sync(with_(res("1", "64Mi", "1", "256Mi")))
