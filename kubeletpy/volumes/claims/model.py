@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 class Mode(StrEnum):
@@ -128,3 +128,21 @@ class VolumeSpec:
     def handle(self) -> str:
         """The volume handle of a CSI PV; empty for other kinds and inline volumes."""
         return str(self.source.get("volumeHandle") or "") if self.kind == "csi" else ""
+
+
+class Describes(Protocol):
+    """What a plugin says of volumes, from memory."""
+
+    @property
+    def name(self) -> str:
+        """``kubernetes.io/csi``, …"""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The source fields of PVs and pods that it is for: ``csi``, ``local``, …"""
+        ...
+
+    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
+        """Names and needs of a volume; or why nothing can be said."""
+        ...

@@ -1,0 +1,107 @@
+"""What the node reports as in use, and whether a volume is attached. Pure.
+
+A volume leaves ``volumesInUse`` only when nothing of it is left on this node: the controller
+detaches what is not listed, whatever is mounted. Source: docs/reference/behaviour-storage.md, sc3,
+se2, se4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.resolve import Read, Unread
+
+
+def attachment_name(handle: str, driver: str, node: str) -> str:
+    """The name of the VolumeAttachment of a CSI volume on a node."""
+    return "csi-" + hashlib.sha256(f"{handle}{driver}{node}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAttachments:
+    """The node's status as the API shows it."""
+
+    in_use: frozenset[str] = frozenset()
+    """``volumesInUse``: what the API knows that we use."""
+    attached: Mapping[str, str] = field(default_factory=dict)
+    """``volumesAttached``: name -> device path."""
+
+
+def attachments_of(status: Mapping[str, Any]) -> NodeAttachments:
+    """Read a node's status."""
+    return NodeAttachments(
+        frozenset(status.get("volumesInUse") or ()),
+        {
+            str(entry.get("name")): str(entry.get("devicePath") or "")
+            for entry in status.get("volumesAttached") or ()
+        },
+    )
+
+
+def volumes_in_use(wanted: Iterable[VolumeSpec], there: Iterable[str]) -> list[str]:
+    """``volumesInUse``: attachable volumes that pods want, and those (unique names) of which there
+    is something on this node."""
+    return sorted({spec.unique_name for spec in wanted if spec.attachable} | set(there))
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A volume is attached, or needs not be."""
+
+    metadata: Mapping[str, str] | None = None
+    """``attachmentMetadata`` of its VolumeAttachment; None: it has none."""
+
+
+def attached(
+    spec: VolumeSpec, node: NodeAttachments, node_name: str, attachment: Read
+) -> Attached | Waits:
+    """Whether the controller has attached a volume.
+
+    Args:
+        spec: of the volume.
+        node: what the API shows of this node.
+        node_name: of this node.
+        attachment: the VolumeAttachment, for CSI volumes.
+    """
+    if not spec.attachable:
+        return Attached()
+    about = f'node "{node_name}"'
+    if spec.unique_name not in node.in_use:
+        why = "the API does not show yet that this node uses the volume (status.volumesInUse)"
+        return Waits(Cause.NOT_IN_USE_YET, about, why)
+    if not spec.driver:
+        if spec.unique_name in node.attached:
+            return Attached()
+        why = "the attach controller has not attached the volume (status.volumesAttached)"
+        return Waits(Cause.NOT_ATTACHED, about, why)
+    return _by_object(spec, node, node_name, attachment)
+
+
+def _by_object(
+    spec: VolumeSpec, node: NodeAttachments, node_name: str, attachment: Read
+) -> Attached | Waits:
+    name = attachment_name(spec.handle, spec.driver, node_name)
+    about = f'volumeattachment "{name}"'
+    call = f"ControllerPublishVolume of driver {spec.driver}"
+    if isinstance(attachment, Unread):
+        return Waits(Cause.UNREAD, about, f"could not be read: {attachment.why}")
+    if attachment is None:
+        why = f"the attach controller has made no VolumeAttachment for volume {spec.handle} yet"
+        return Waits(Cause.NOT_ATTACHED, about, why, call)
+    if (attachment.get("metadata") or {}).get("deletionTimestamp"):
+        return Waits(Cause.NOT_ATTACHED, about, "volume attachment is being deleted", call)
+    status = attachment.get("status") or {}
+    if status.get("attached"):
+        if spec.unique_name not in node.attached:
+            # what the controller is about to detach leaves this list first
+            why = "attached, but the node's status.volumesAttached does not list it yet"
+            return Waits(Cause.NOT_ATTACHED, f'node "{node_name}"', why)
+        return Attached(status.get("attachmentMetadata") or {})
+    if error := status.get("attachError"):
+        message = str(error.get("message") or "the driver gave no reason")
+        return Waits(Cause.ATTACH_FAILED, about, message, call)
+    return Waits(Cause.NOT_ATTACHED, about, "volume is not attached yet", call)

@@ -1,0 +1,262 @@
+"""From a volume of a pod's spec to what it is made of: through its claim and its PersistentVolume.
+
+Pure. Objects are handed in as they were read; one that could not be read says nothing of the
+volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.model import (
+    Cause,
+    Describes,
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    Waits,
+)
+
+PVC_PROTECTION = "kubernetes.io/pvc-protection"
+_NOT_SOURCES = frozenset({"capacity", "claimRef", "nodeAffinity"})
+"""Objects of a PV's spec that are no source."""
+CLOUD_DRIVERS = {
+    "awsElasticBlockStore": "ebs.csi.aws.com",
+    "gcePersistentDisk": "pd.csi.storage.gke.io",
+    "azureDisk": "disk.csi.azure.com",
+    "azureFile": "file.csi.azure.com",
+    "cinder": "cinder.csi.openstack.org",
+    "vsphereVolume": "csi.vsphere.vmware.com",
+    "portworxVolume": "pxd.portworx.com",
+}
+"""In-tree kinds that became CSI drivers (table sc2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVolume:
+    """A volume of a pod's spec that is not made by the agent itself."""
+
+    name: str
+    kind: str
+    """The field of its source: persistentVolumeClaim, ephemeral, csi, nfs, …"""
+    source: Mapping[str, Any] = field(repr=False)
+    mounted: bool
+    """A container names it in volumeMounts."""
+    mapped: bool
+    """A container names it in volumeDevices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An object that could not be read."""
+
+    why: str
+
+
+Read = Mapping[str, Any] | Unread | None
+"""An object; None: the API has none."""
+
+
+def claim_name(pod: Pod, volume: ClaimVolume) -> str | None:
+    """The PersistentVolumeClaim that a volume is made of; None: of none."""
+    if volume.kind == "ephemeral":
+        return f"{pod.name}-{volume.name}"
+    if volume.kind == "persistentVolumeClaim":
+        return str(volume.source.get("claimName") or "")
+    return None
+
+
+def pv_name(claim: Read) -> str | None:
+    """The PersistentVolume that a claim is bound to; None: there is nothing to read."""
+    if claim is None or isinstance(claim, Unread) or _phase(claim) != "Bound":
+        return None
+    return (claim.get("spec") or {}).get("volumeName") or None
+
+
+def resolve(
+    pod: Pod,
+    volume: ClaimVolume,
+    plugins: Iterable[Describes],
+    *,
+    claim: Read = None,
+    pv: Read = None,
+) -> VolumeSpec | Waits:
+    """What a volume is, or why it cannot be had yet: the checks of table sb2, in their order."""
+    name = claim_name(pod, volume)
+    if name is None:
+        return _inline(pod, volume, plugins)
+    problem = _claim_problem(pod, volume, name, claim)
+    if problem is not None:
+        return problem
+    assert claim is not None, "it would be a problem"
+    assert not isinstance(claim, Unread), "it would be a problem"
+    wanted = str(claim["spec"]["volumeName"])
+    problem = _pv_problem(pod, name, claim, wanted, pv)
+    if problem is not None:
+        return problem
+    assert pv is not None, "it would be a problem"
+    assert not isinstance(pv, Unread), "it would be a problem"
+    return _bound(pod, volume, plugins, claim, pv)
+
+
+def _inline(pod: Pod, volume: ClaimVolume, plugins: Iterable[Describes]) -> VolumeSpec | Waits:
+    if volume.mapped:
+        subject = f'volume "{volume.name}" of pod "{pod.key}"'
+        message = f"{volume.kind} volumes have volume mode Filesystem: volumeDevices needs a claim"
+        return Waits(Cause.MODE_DIFFERS, subject, message)
+    source = VolumeSource(
+        volume.kind, volume.source, volume.name, pod.uid, Mode.FILESYSTEM, inline=True
+    )
+    options = (volume.source.get("mountOptions") or ()) if volume.kind != "csi" else ()
+    return _described(pod, volume, plugins, source, options=options)
+
+
+def _claim_problem(pod: Pod, volume: ClaimVolume, name: str, claim: Read) -> Waits | None:
+    def waits(cause: Cause, why: str) -> Waits:
+        subject = f'persistentvolumeclaim "{pod.namespace}/{name}"'
+        return Waits(cause, subject, f"error processing PVC {pod.namespace}/{name}: {why}")
+
+    if isinstance(claim, Unread):
+        return waits(Cause.UNREAD, f"failed to fetch PVC from API server: {claim.why}")
+    if claim is None:
+        missing = f'persistentvolumeclaim "{name}" not found'
+        if volume.kind == "ephemeral":
+            missing += "; the control plane makes it for the pod"
+        return waits(Cause.CLAIM_MISSING, missing)
+    metadata = claim.get("metadata") or {}
+    if metadata.get("deletionTimestamp") and PVC_PROTECTION not in (
+        metadata.get("finalizers") or ()
+    ):
+        return waits(Cause.CLAIM_DELETING, "PVC is being deleted")
+    if _phase(claim) == "Lost":
+        lost = (claim.get("spec") or {}).get("volumeName")
+        return waits(Cause.CLAIM_LOST, f'PVC is lost: its volume "{lost}" does not exist any more')
+    if _phase(claim) != "Bound" or not (claim.get("spec") or {}).get("volumeName"):
+        return waits(Cause.CLAIM_UNBOUND, "PVC is not bound")
+    if volume.kind == "ephemeral" and not _is_of_pod(metadata, pod):
+        why = f"PVC was not created for pod {pod.key}: the pod is not its controller"
+        return waits(Cause.NOT_OWNED, why)
+    return None
+
+
+def _is_of_pod(claim_metadata: Mapping[str, Any], pod: Pod) -> bool:
+    return any(
+        owner.get("controller") and owner.get("uid") == pod.uid
+        for owner in claim_metadata.get("ownerReferences") or ()
+    )
+
+
+def _pv_problem(
+    pod: Pod, claim_name: str, claim: Mapping[str, Any], name: str, pv: Read
+) -> Waits | None:
+    subject = f'persistentvolume "{name}"'
+    prefix = f"error processing PVC {pod.namespace}/{claim_name}: "
+    if isinstance(pv, Unread):
+        why = f"failed to fetch PV {name} from API server: {pv.why}"
+        return Waits(Cause.UNREAD, subject, prefix + why)
+    if pv is None:
+        why = f'persistentvolume "{name}" not found'
+        return Waits(Cause.PV_MISSING, subject, prefix + why)
+    reference = (pv.get("spec") or {}).get("claimRef")
+    if not reference:
+        return Waits(Cause.PV_OF_ANOTHER, subject, f"{prefix}PV {name} is bound to no claim")
+    if reference.get("uid") != (claim.get("metadata") or {}).get("uid"):
+        other = f"{reference.get('namespace')}/{reference.get('name')}"
+        why = f"PV {name} is bound to another claim ({other}, uid {reference.get('uid')})"
+        return Waits(Cause.PV_OF_ANOTHER, subject, prefix + why)
+    return None
+
+
+def _bound(
+    pod: Pod,
+    volume: ClaimVolume,
+    plugins: Iterable[Describes],
+    claim: Mapping[str, Any],
+    pv: Mapping[str, Any],
+) -> VolumeSpec | Waits:
+    spec, name = pv["spec"], pv["metadata"]["name"]
+    subject = f'persistentvolume "{name}"'
+    mode = spec.get("volumeMode")
+    if mode not in ("Filesystem", "Block"):
+        said = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
+        return Waits(Cause.MODE_DIFFERS, subject, f"PV {name} has {said}")
+    if mode == "Block" and volume.mounted:
+        why = f"volume {volume.name} has volumeMode Block, but is specified in volumeMounts"
+        return Waits(Cause.MODE_DIFFERS, subject, why)
+    if mode == "Filesystem" and volume.mapped:
+        why = f"volume {volume.name} has volumeMode Filesystem, but is specified in volumeDevices"
+        return Waits(Cause.MODE_DIFFERS, subject, why)
+    kind = next(
+        (
+            key
+            for key, value in spec.items()
+            if isinstance(value, Mapping) and key not in _NOT_SOURCES
+        ),
+        "",
+    )
+    source = VolumeSource(kind, spec.get(kind) or {}, name, pod.uid, Mode(mode), inline=False)
+    return _described(
+        pod,
+        volume,
+        plugins,
+        source,
+        options=spec.get("mountOptions") or (),
+        pv=pv,
+        claim=claim,
+    )
+
+
+def _described(
+    pod: Pod,
+    volume: ClaimVolume,
+    plugins: Iterable[Describes],
+    source: VolumeSource,
+    *,
+    options: Iterable[str],
+    pv: Mapping[str, Any] | None = None,
+    claim: Mapping[str, Any] | None = None,
+) -> VolumeSpec | Waits:
+    subject = f'volume "{volume.name}" of pod "{pod.key}"'
+    if pv is not None:
+        subject = f'persistentvolume "{source.spec_name}"'
+    able = [plugin for plugin in plugins if source.kind in plugin.kinds]
+    if not able:
+        return Waits(Cause.NO_PLUGIN, subject, _no_plugin(source.kind))
+    traits = able[0].traits(source)
+    if isinstance(traits, Waits):
+        return traits
+    return VolumeSpec(
+        plugin=able[0].name,
+        kind=source.kind,
+        pod_volume=volume.name,
+        spec_name=source.spec_name,
+        unique_name=traits.unique_name,
+        source=source.source,
+        mode=source.mode,
+        read_only=bool(volume.source.get("readOnly")),
+        access_modes=tuple((pv or {}).get("spec", {}).get("accessModes") or ()),
+        mount_options=tuple(options),
+        attachable=traits.attachable,
+        device_mountable=traits.device_mountable,
+        inline=source.inline,
+        pv=pv,
+        claim=claim,
+    )
+
+
+def _no_plugin(kind: str) -> str:
+    if not kind:
+        return "no volume plugin matched: the volume has no source"
+    if kind in CLOUD_DRIVERS:
+        return (
+            f"no volume plugin matched: kubeletpy does not translate {kind} volumes; make the "
+            f"PersistentVolume one of CSI driver {CLOUD_DRIVERS[kind]}"
+        )
+    return f"no volume plugin matched: kubeletpy has no {kind} volumes"
+
+
+def _phase(claim: Mapping[str, Any]) -> str:
+    return (claim.get("status") or {}).get("phase") or ""

@@ -1,0 +1,1 @@
+"""What is done to claim-backed volumes: one pure plan, and what carries it out."""

@@ -1,0 +1,235 @@
+"""What to stage, publish, expand, unpublish and unstage next, and what each pod waits for. Pure.
+
+Two things are true of every plan: nothing is taken from a pod unless its own end was asked for, and
+nothing is unstaged that a pod has, may have or wants. That a claim cannot be read takes nothing
+down. Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kubeletpy.api import quantity
+from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
+from kubeletpy.volumes.operations.model import (
+    Facts,
+    Kind,
+    Operation,
+    Plan,
+    PodDemand,
+    PodMount,
+    Presence,
+    Volume,
+)
+
+REPUBLISH_S = 60.0
+"""Between two publishes of a volume that wants them; the kubelet does it with each sync, 60 to 90 s
+apart."""
+SOLE_MODE = ("ReadWriteOncePod",)
+
+
+def plan(
+    demands: Iterable[PodDemand], actual: Mapping[str, Volume], facts: Facts, now: float
+) -> Plan:
+    """Decide. ``now``: of the event loop's clock."""
+    return _Planner(demands, actual, facts, now).plan()
+
+
+def is_there(volume: Volume | None, uid: str) -> bool:
+    """Whether a pod has a volume for certain."""
+    mount = volume.pods.get(uid) if volume is not None else None
+    return mount is not None and mount.state is Presence.THERE
+
+
+def wanted_size(spec: VolumeSpec) -> int:
+    """Bytes that a volume should have by its PersistentVolume; 0: nobody says."""
+    capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
+    return _bytes(capacity.get("storage"))
+
+
+def claimed_size(spec: VolumeSpec) -> int:
+    """Bytes that a volume has by its claim's status; 0: nobody says."""
+    capacity = ((spec.claim or {}).get("status") or {}).get("capacity") or {}
+    return _bytes(capacity.get("storage"))
+
+
+def _bytes(text: object) -> int:
+    try:
+        return max(0, quantity.value(str(text))) if text is not None else 0
+    except ValueError:
+        return 0
+
+
+class _Planner:
+    def __init__(
+        self,
+        demands: Iterable[PodDemand],
+        actual: Mapping[str, Volume],
+        facts: Facts,
+        now: float,
+    ) -> None:
+        self._demands = sorted(demands, key=lambda demand: demand.uid)
+        self._ending = {demand.uid for demand in self._demands if demand.ending}
+        self._actual = actual
+        self._facts = facts
+        self._now = now
+        self._operations: list[Operation] = []
+        self._waits: dict[tuple[str, str], Waits] = {}
+        self._forgotten: list[str] = []
+        self._times: list[float] = []
+        self._wanted: dict[str, dict[str, VolumeSpec]] = {}
+        for demand in self._demands:
+            for spec in () if demand.ending else demand.specs:
+                self._wanted.setdefault(spec.unique_name, {})[demand.uid] = spec
+        self._unread = any(
+            wait.cause is Cause.UNREAD for demand in self._demands for wait in demand.waits.values()
+        )
+
+    def plan(self) -> Plan:
+        for demand in self._demands:
+            if not demand.ending:
+                self._waits |= {(demand.uid, name): wait for name, wait in demand.waits.items()}
+        for name in sorted(self._wanted.keys() | self._actual.keys()):
+            volume = self._actual.get(name)
+            if volume is not None:
+                self._take_down(volume)
+            for uid, spec in self._wanted.get(name, {}).items():
+                wait = self._set_up(volume, uid, spec)
+                if wait is not None:
+                    self._tell(uid, name, wait)
+        return Plan(
+            tuple(self._operations),
+            self._waits,
+            tuple(self._forgotten),
+            min(self._times, default=None),
+        )
+
+    def _tell(self, uid: str, unique_name: str, wait: Waits) -> None:
+        """All names that a pod has for a volume wait for the same."""
+        for demand in self._demands:
+            if demand.uid == uid:
+                for spec in demand.specs:
+                    if spec.unique_name == unique_name:
+                        self._waits[(uid, spec.pod_volume)] = wait
+
+    # -- taking down -------------------------------------------------------------------------
+
+    def _take_down(self, volume: Volume) -> None:
+        for uid in sorted(volume.pods.keys() & self._ending):
+            mount = volume.pods[uid]
+            self._start(
+                Operation(
+                    Kind.UNPUBLISH,
+                    volume.unique_name,
+                    volume.plugin,
+                    "the pod's containers are gone",
+                    uid,
+                    mount=mount.left,
+                    whole=False,
+                )
+            )
+        if volume.pods or volume.unique_name in self._wanted or self._is_busy(volume.unique_name):
+            return
+        if volume.device is Presence.ABSENT or volume.staged is None:
+            self._forgotten.append(volume.unique_name)
+        elif not volume.device_found or (self._facts.leftovers_judged and not self._unread):
+            self._start(
+                Operation(
+                    Kind.UNSTAGE,
+                    volume.unique_name,
+                    volume.plugin,
+                    "no pod of this node has or wants the volume",
+                    staged=volume.staged,
+                )
+            )
+
+    # -- setting up --------------------------------------------------------------------------
+
+    def _set_up(self, volume: Volume | None, uid: str, spec: VolumeSpec) -> Waits | None:
+        """Plan what is next for a pod's volume; what it waits for, None: it is there."""
+        mount = volume.pods.get(uid) if volume is not None else None
+        if volume is not None and mount is not None and mount.state is Presence.THERE:
+            self._keep(volume, mount, uid, spec)
+            return None
+        if spec.access_modes == SOLE_MODE and (other := _other(volume, uid)):
+            message = f"volume uses the ReadWriteOncePod access mode and is in use by pod {other}"
+            return Waits(Cause.SOLE_USER, f'pod with uid "{other}"', message)
+        if (blocked := self._facts.blocked.get(spec.unique_name)) is not None:
+            return blocked
+        attachment = self._facts.attachments.get(spec.unique_name)
+        if isinstance(attachment, Waits):
+            return attachment
+        staged = volume is not None and volume.device is Presence.THERE
+        if spec.device_mountable and not staged:
+            why = "a pod wants the volume, and it is not staged"
+            return self._start(self._operation(Kind.STAGE, uid, spec, why))
+        why = "the pod wants the volume"
+        if mount is not None:
+            why = "whether the pod has the volume is not certain"
+        return self._start(self._operation(Kind.PUBLISH, uid, spec, why))
+
+    def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: VolumeSpec) -> None:
+        """Expand or publish again what is there."""
+        target = wanted_size(spec)
+        if 0 < volume.size < target and not volume.expansion_held and not spec.read_only:
+            why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
+            self._start(self._operation(Kind.EXPAND, uid, spec, why, size=target))
+        if spec.unique_name not in self._facts.republished or spec.mode is Mode.BLOCK:
+            return
+        due = mount.at + REPUBLISH_S
+        if self._now < due:
+            self._times.append(due)
+            return
+        if spec.unique_name in self._facts.blocked:
+            return
+        if isinstance(self._facts.attachments.get(spec.unique_name), Waits):
+            return
+        why = "the driver asks for it now and then (requiresRepublish)"
+        self._start(self._operation(Kind.REPUBLISH, uid, spec, why))
+
+    def _operation(
+        self,
+        kind: Kind,
+        uid: str,
+        spec: VolumeSpec,
+        why: str,
+        *,
+        size: int = 0,
+    ) -> Operation:
+        whole = spec.device_mountable or spec.attachable or kind is Kind.EXPAND
+        volume = self._actual.get(spec.unique_name)
+        mount = volume.pods.get(uid) if volume is not None else None
+        left = mount.left if mount is not None else None
+        return Operation(
+            kind, spec.unique_name, spec.plugin, why, uid, spec, left, size=size, whole=whole
+        )
+
+    # -- starting ----------------------------------------------------------------------------
+
+    def _start(self, operation: Operation) -> Waits:
+        """Plan an operation unless it must wait; what is waited for."""
+        about = f'volume "{operation.unique_name}"'
+        other = next(self._conflicts(operation), None)
+        if other is not None:
+            return Waits(Cause.BUSY, about, f"{other.call} is under way", other.call)
+        failure = self._facts.failures.get((operation.kind, operation.key))
+        if failure is not None and self._now < failure.retry_at:
+            self._times.append(failure.retry_at)
+            return Waits(Cause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
+        self._operations.append(operation)
+        return Waits(Cause.BUSY, about, f"{operation.call} is under way", operation.call)
+
+    def _conflicts(self, operation: Operation) -> Iterator[Operation]:
+        for other in (*self._facts.running.values(), *self._operations):
+            if other.unique_name != operation.unique_name:
+                continue
+            if other.whole or operation.whole or other.pod_uid == operation.pod_uid:
+                yield other
+
+    def _is_busy(self, unique_name: str) -> bool:
+        return any(key[0] == unique_name for key in self._facts.running)
+
+
+def _other(volume: Volume | None, uid: str) -> str:
+    """Another pod that has a volume or may have it."""
+    return next((other for other in (volume.pods if volume else ()) if other != uid), "")

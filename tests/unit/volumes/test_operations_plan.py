@@ -1,0 +1,217 @@
+"""What is done to volumes next: tables, and what is true of every history of plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.on_disk import PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operations.model import (
+    Facts,
+    Failure,
+    Kind,
+    Operation,
+    PodDemand,
+    PodMount,
+    Presence,
+    Volume,
+)
+from kubeletpy.volumes.operations.plan import plan
+from tests.unit.volumes.claim_objects import pv, spec
+
+THERE, UNSURE, ABSENT = Presence.THERE, Presence.UNCERTAIN, Presence.ABSENT
+STAGED = StagedOnDisk("kubernetes.io/csi", "vol", "/staged")
+UNREAD = Waits(Cause.UNREAD, "claim", "503")
+
+
+def left(uid: str) -> PublishedOnDisk:
+    return PublishedOnDisk("kubernetes.io/csi", "vol", uid, "pv1", f"/pods/{uid}")
+
+
+def there(
+    device: Presence, *uids: str, state: Presence = THERE, found: bool = False, size: int = 0
+) -> dict[str, Volume]:
+    pods = {uid: PodMount(left(uid), state) for uid in uids}
+    staged = None if device is ABSENT else STAGED
+    return {
+        "vol": Volume(
+            "vol", "kubernetes.io/csi", pods, device, staged, device_found=found, size=size
+        )
+    }
+
+
+def wants(uid: str, *specs: VolumeSpec) -> PodDemand:
+    return PodDemand(uid, specs or (spec(),))
+
+
+ENDED = PodDemand("u1", ending=True)
+RWOP = spec(access_modes=("ReadWriteOncePod",))
+BIG = spec(pv=pv(capacity={"storage": "2Gi"}))
+FAILED = {(Kind.STAGE, ("vol", "")): Failure("boom", "NodeStageVolume of driver d", 1, 5.0)}
+UNBLOCKED = Facts()
+NO_DRIVER = Waits(Cause.DRIVER_MISSING, "csidriver", "not registered")
+
+
+@pytest.mark.parametrize(
+    ("demands", "actual", "facts", "kinds", "cause"),
+    [
+        ([wants("u1")], {}, UNBLOCKED, [Kind.STAGE], Cause.BUSY),
+        ([wants("u1")], there(UNSURE), UNBLOCKED, [Kind.STAGE], Cause.BUSY),
+        ([wants("u1")], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1")], there(THERE, "u1"), UNBLOCKED, [], None),
+        ([wants("u1")], there(THERE, "u1", state=UNSURE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1"), wants("u2")], there(THERE), UNBLOCKED, [Kind.PUBLISH], Cause.BUSY),
+        ([wants("u1", RWOP)], there(THERE, "u2"), UNBLOCKED, [], Cause.SOLE_USER),
+        ([wants("u1")], {}, Facts(blocked={"vol": NO_DRIVER}), [], Cause.DRIVER_MISSING),
+        ([wants("u1")], {}, Facts(attachments={"vol": UNREAD}), [], Cause.UNREAD),
+        ([wants("u1")], {}, Facts(failures=FAILED), [], Cause.BACKOFF),
+        ([wants("u1", BIG)], there(THERE, "u1", size=1 << 30), UNBLOCKED, [Kind.EXPAND], None),
+        ([wants("u1")], there(THERE, "u1"), Facts(republished=frozenset({"vol"})), [], None),
+        ([PodDemand("u1", waits={"v": UNREAD})], there(THERE, "u1"), UNBLOCKED, [], Cause.UNREAD),
+        ([], there(THERE, "u1"), UNBLOCKED, [], None),
+        ([ENDED], there(THERE, "u1"), UNBLOCKED, [Kind.UNPUBLISH], None),
+        ([ENDED], there(THERE, "u1", "u2"), UNBLOCKED, [Kind.UNPUBLISH], None),
+        ([ENDED], there(THERE), UNBLOCKED, [Kind.UNSTAGE], None),
+        ([], there(UNSURE), UNBLOCKED, [Kind.UNSTAGE], None),
+        ([], there(THERE, found=True), UNBLOCKED, [], None),
+        ([], there(THERE, found=True), Facts(leftovers_judged=True), [Kind.UNSTAGE], None),
+        (
+            [PodDemand("u1", waits={"v": UNREAD})],
+            there(THERE, found=True),
+            Facts(leftovers_judged=True),
+            [],
+            Cause.UNREAD,
+        ),
+    ],
+)
+def test_what_is_next(
+    demands: list[PodDemand],
+    actual: dict[str, Volume],
+    facts: Facts,
+    kinds: list[Kind],
+    cause: Cause | None,
+) -> None:
+    made = plan(demands, actual, facts, 0.0)
+    assert [operation.kind for operation in made.operations] == kinds
+    wait = made.waits.get(("u1", "v"))
+    assert (wait.cause if wait is not None else None) is cause
+
+
+def test_time_alone_ends_a_backoff_and_calls_for_a_republish() -> None:
+    assert plan([wants("u1")], {}, Facts(failures=FAILED), 1.0).next_at == 5.0
+    assert plan([wants("u1")], {}, Facts(failures=FAILED), 5.0).operations[0].kind is Kind.STAGE
+    facts = Facts(republished=frozenset({"vol"}))
+    assert plan([wants("u1")], there(THERE, "u1"), facts, 1.0).next_at == 60.0
+    due = plan([wants("u1")], there(THERE, "u1"), facts, 60.0)
+    assert [operation.kind for operation in due.operations] == [Kind.REPUBLISH]
+
+
+def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
+    staging = Operation(Kind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
+    facts = Facts(running={staging.key: staging})
+    made = plan([wants("u1"), wants("u2"), ENDED], there(UNSURE, "u3"), facts, 0.0)
+    assert not made.operations
+    assert made.waits["u2", "v"].call == "NodeStageVolume of driver d"
+
+
+def test_volumes_of_which_nothing_is_left_are_forgotten() -> None:
+    assert plan([], there(ABSENT), UNBLOCKED, 0.0).forgotten == ("vol",)
+
+
+# -- histories -------------------------------------------------------------------------------
+
+UIDS = ("u1", "u2", "u3")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["want", "end", "unread"]), st.sampled_from(UIDS)),
+        st.tuples(st.just("finish"), st.sampled_from(["done", "failed", "unsure"])),
+    ),
+    max_size=40,
+)
+
+
+class Node:
+    """A volume, pods that come and go, and operations that end as chance will have it."""
+
+    def __init__(self) -> None:
+        self.demands: dict[str, PodDemand] = {}
+        self.actual: dict[str, Volume] = {}
+        self.running: list[Operation] = []
+
+    def go_on(self) -> None:
+        facts = Facts(running={op.key: op for op in self.running}, leftovers_judged=True)
+        made = plan(self.demands.values(), self.actual, facts, 0.0)
+        for operation in made.operations:
+            self.check(operation)
+            self.running.append(operation)
+        for name in made.forgotten:
+            assert not self.actual[name].pods
+            del self.actual[name]
+        keys = [operation.key for operation in self.running]
+        assert len(set(keys)) == len(keys), "one at a time"
+        assert ("vol", "") not in keys or len(keys) == 1, "the whole volume, and nothing else"
+
+    def check(self, operation: Operation) -> None:
+        volume = self.actual.get("vol")
+        wanted = any(d.specs and not d.ending for d in self.demands.values())
+        if operation.kind is Kind.UNSTAGE:
+            assert not wanted
+            assert volume is not None
+            assert not volume.pods
+        if operation.kind is Kind.UNPUBLISH:
+            assert self.demands[operation.pod_uid].ending
+
+    def finish(self, how: str) -> None:
+        if not self.running:
+            return
+        operation = self.running.pop(0)
+        volume = self.actual.get("vol") or Volume("vol", "kubernetes.io/csi")
+        pods = dict(volume.pods)
+        uid = operation.pod_uid
+        match operation.kind, how:
+            case Kind.STAGE, "done" | "unsure":
+                state = THERE if how == "done" else UNSURE
+                volume = replace(volume, device=state, staged=STAGED)
+            case Kind.PUBLISH, "done" | "unsure":
+                pods[uid] = PodMount(left(uid), THERE if how == "done" else UNSURE)
+            case Kind.UNPUBLISH, "done":
+                del pods[uid]
+            case Kind.UNSTAGE, "done":
+                volume = replace(volume, device=ABSENT, staged=None)
+            case Kind.UNSTAGE, _:
+                volume = replace(volume, device=UNSURE)
+        self.actual["vol"] = replace(volume, pods=pods)
+
+
+@given(STEPS)
+@settings(max_examples=300, deadline=None)
+def test_no_history_takes_a_volume_from_a_pod_and_all_end_well(
+    steps: list[tuple[str, str]],
+) -> None:
+    node = Node()
+    ended: set[str] = set()
+    for what, which in steps:
+        if what == "finish":
+            node.finish(which)
+        elif what == "end":
+            node.demands[which] = PodDemand(which, ending=True)
+            ended.add(which)
+        elif which not in ended:
+            unread = PodDemand(which, waits={"v": UNREAD})
+            node.demands[which] = unread if what == "unread" else wants(which)
+        node.go_on()
+    for _ in range(30):
+        node.finish("done")
+        node.go_on()
+    assert not node.running
+    volume = node.actual.get("vol")
+    published = set(volume.pods) if volume is not None else set()
+    wanting = {uid for uid, demand in node.demands.items() if demand.specs}
+    assert wanting <= published
+    assert not published & ended
+    if not node.demands.keys() - ended:
+        assert volume is None
