@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kubeletpy.api import quantity
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.settings import KubeletSettings
 
@@ -92,6 +93,20 @@ def _eviction(given: Given) -> Iterable[tuple[str, object, str]]:
         if signal not in s.eviction_soft_grace_period:
             allowed = f"needs evictionSoftGracePeriod.{signal}"
             yield f"evictionSoft.{signal}", threshold, allowed
+        hard = s.eviction_hard.get(signal)
+        if hard is not None and _less(threshold, hard):
+            allowed = f"is never reached: evictionHard.{signal} is {hard}, which comes first"
+            yield f"evictionSoft.{signal}", threshold, allowed
+
+
+def _less(soft: str, hard: str) -> bool:
+    """Whether a soft threshold is below the hard one, where they can be compared.
+
+    0% and 100% take a threshold away (docs/reference/behaviour-resources.md, rb).
+    """
+    if {soft, hard} & {"0%", "100%"} or soft.endswith("%") is not hard.endswith("%"):
+        return False
+    return quantity.parse(soft.rstrip("%")) < quantity.parse(hard.rstrip("%"))
 
 
 def _gated(given: Given) -> Iterable[tuple[str, object, str]]:
@@ -167,7 +182,7 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_image_pulls, ("serializeImagePulls", "maxParallelImagePulls")),
     (_image_verification, ("imagePullCredentials", "preloadedImages", "featureGates")),
     (_cgroups, ("enforceNodeAllocatable", "cgroup", "systemReservedCgroup", "kubeReservedCgroup")),
-    (_eviction, ("evictionSoft",)),
+    (_eviction, ("evictionSoft", "evictionHard")),
     (_gated, ("featureGates", "qosReserved", "cpuCFSQuotaPeriod", "crashLoopBackOff", "logging")),
     (_logs, ("logging", "enableSystemLog")),
     (_shutdown, ("shutdownGracePeriod", "featureGates")),

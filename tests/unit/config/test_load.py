@@ -199,6 +199,16 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("evictionHard: {memory.available: 101%}\n", "evictionHard.memory.available"),
         ("evictionHard: {memory.free: 1Gi}\n", "unknown key"),
         ("evictionSoft: {memory.available: 1Gi}\n", "evictionSoftGracePeriod.memory.available"),
+        (
+            "evictionSoft: {memory.available: 50Mi}\n"
+            "evictionSoftGracePeriod: {memory.available: 1m}\n",
+            "evictionHard.memory.available is 100Mi",
+        ),
+        (
+            "evictionSoft: {imagefs.available: 14.5%}\n"
+            "evictionSoftGracePeriod: {imagefs.available: 1m}\n",
+            "evictionHard.imagefs.available is 15%",
+        ),
         ("evictionMinimumReclaim: {memory.available: 0%}\n", "percentage above 0%"),
         ("imageGCLowThresholdPercent: 85\n", "must be less than imageGCHighThresholdPercent"),
         ("imageMaximumGCAge: 1m\n", "more than imageMinimumGCAge"),

@@ -1,0 +1,61 @@
+"""When a node is looked at next: the nearer a threshold, the sooner. Pure.
+
+The kubelet looks every 10 s (docs/reference/constants.csv: monitor period), which is too seldom for
+a pod that takes a gigabyte a second, and more than a quiet node needs. How soon a threshold can be
+reached is reckoned from what can be used up in a second, or from what has just been, if that is
+more.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.eviction.signals import INODES, MEMORY, Observation, Observations, Signal
+from kubeletpy.eviction.thresholds import Rules
+
+PERIOD_S = 10.0
+LEAST_S = 0.1
+"""A look takes about a third of a millisecond."""
+CONFIRM_S = 0.05
+"""Between a look that finds a threshold crossed and the one that makes sure."""
+BYTES_A_SECOND = 1 << 30
+DISK_BYTES_A_SECOND = 512 << 20
+INODES_A_SECOND = 100_000
+TASKS_A_SECOND = 10_000
+GROWTH = 2
+"""What is used up may become so many times faster until the next look."""
+
+
+def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
+    """Seconds to wait, from LEAST_S to PERIOD_S.
+
+    Args:
+        seen: by this look.
+        before: by the one before.
+        rules: of the node.
+    """
+    wait = PERIOD_S
+    for threshold in rules.thresholds:
+        now = seen.get(threshold.signal)
+        if now is None:
+            continue
+        left = now.available - threshold.amount.of(now.capacity)
+        if left < 0:  # it is acted on, or its grace period runs: nothing can be missed
+            wait = min(wait, threshold.grace or PERIOD_S)
+            continue
+        rate = max(_usual(threshold.signal), GROWTH * _rate(now, before.get(threshold.signal)))
+        wait = min(wait, left / rate)
+    return max(LEAST_S, wait)
+
+
+def _usual(signal: Signal) -> float:
+    if signal in MEMORY:
+        return BYTES_A_SECOND
+    if signal is Signal.PIDS:
+        return TASKS_A_SECOND
+    return INODES_A_SECOND if signal in INODES else DISK_BYTES_A_SECOND
+
+
+def _rate(now: Observation, before: Observation | None) -> float:
+    """How much was used up in a second since then."""
+    if before is None or now.at <= before.at:
+        return 0.0
+    return max(0.0, (before.available - now.available) / (now.at - before.at))

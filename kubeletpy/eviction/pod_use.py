@@ -1,0 +1,160 @@
+"""What a pod and its containers use, beside what they asked for. Pure.
+
+Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-resources.md, rd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from kubeletpy.api import types as api
+from kubeletpy.api.quantity import value, whole
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import is_critical
+from kubeletpy.pods.resources import container_amounts, pod_requests
+from kubeletpy.stats.usage import PodDisk, PodReading, TreeUse
+
+MEMORY, STORAGE = "memory", "ephemeral-storage"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Bytes and inodes by where they are."""
+
+    layers: tuple[int, int] = (0, 0)
+    logs: tuple[int, int] = (0, 0)
+    volumes: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUse:
+    """A container that is named in messages; None: not known."""
+
+    name: str
+    memory: int | None
+    storage: int | None
+    requests: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a running pod uses."""
+
+    memory: int = 0
+    tasks: int = 0
+    disk: DiskUse = DiskUse()
+    containers: tuple[ContainerUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod that may have to go.
+
+    Attributes:
+        requests: memory and ephemeral storage in bytes.
+        pod_level: its request for memory as a whole, where the spec has one.
+        use: None: nothing runs of it, or it can't be told.
+    """
+
+    uid: str
+    key: str
+    priority: int
+    critical: bool
+    requests: Mapping[str, int]
+    pod_level: int | None = None
+    use: Use | None = None
+
+
+def candidate(pod: Pod, reading: PodReading | None, disk: PodDisk | None) -> Candidate:
+    """A pod, as it was given its resources, with what was read of it."""
+    return Candidate(
+        uid=pod.uid,
+        key=pod.key,
+        priority=pod.spec.get("priority") or 0,
+        critical=is_critical(pod),
+        requests=_requests(pod),
+        pod_level=_pod_level(pod),
+        use=None if reading is None or not reading.containers else _use(pod, reading, disk),
+    )
+
+
+def _use(pod: Pod, reading: PodReading, disk: PodDisk | None) -> Use:
+    on_disk = disk if disk is not None else PodDisk()
+    stats = reading.group.stats
+    memory = stats.working_set if stats is not None else None
+    if memory is None:
+        memory = sum(c.stats.working_set or 0 for c in reading.containers if c.stats is not None)
+    requests = {
+        spec["name"]: _requests_of(spec) for spec in (*pod.containers, *pod.init_containers)
+    }
+    named = []
+    for container in reading.containers:
+        if container.name not in requests:
+            continue  # an ephemeral one
+        logs = on_disk.logs.get(container.name)
+        layer = container.layer
+        known = logs is not None and layer is not None
+        named.append(
+            ContainerUse(
+                container.name,
+                container.stats.working_set if container.stats is not None else None,
+                _both(logs)[0] + _both(layer)[0] if known else None,
+                requests[container.name],
+            )
+        )
+    return Use(
+        memory=memory,
+        tasks=_tasks(reading),
+        disk=DiskUse(
+            layers=_sum(container.layer for container in reading.containers),
+            logs=_sum((*on_disk.logs.values(), *on_disk.others)),
+            volumes=_sum(volume.use for volume in on_disk.volumes if volume.ephemeral),
+        ),
+        containers=tuple(named),
+    )
+
+
+def _tasks(reading: PodReading) -> int:
+    """Threads where the pids controller counts them: they are what runs out; else processes."""
+    if reading.group.stats is not None and reading.group.stats.pids is not None:
+        return reading.group.stats.pids
+    counted = [c.stats.pids for c in reading.containers if c.stats is not None]
+    threads = [pids for pids in counted if pids is not None]
+    return sum(threads) if threads else reading.processes or 0
+
+
+def _both(use: TreeUse | None) -> tuple[int, int]:
+    return (0, 0) if use is None else (use.used or 0, use.inodes or 0)
+
+
+def _sum(uses: Iterable[TreeUse | None]) -> tuple[int, int]:
+    pairs = [_both(use) for use in uses]
+    return sum(used for used, _ in pairs), sum(inodes for _, inodes in pairs)
+
+
+def _requests(pod: Pod) -> dict[str, int]:
+    try:
+        return _of_interest(pod_requests(pod))
+    except ValueError:  # what can't be read is no request
+        return {}
+
+
+def _requests_of(container: api.Container) -> dict[str, int]:
+    try:
+        return _of_interest(container_amounts(container, "requests"))
+    except ValueError:
+        return {}
+
+
+def _of_interest(found: Mapping[str, Decimal]) -> dict[str, int]:
+    return {name: whole(found[name]) for name in (MEMORY, STORAGE) if name in found}
+
+
+def _pod_level(pod: Pod) -> int | None:
+    asked = (pod.spec.get("resources") or {}).get("requests") or {}
+    try:
+        return value(asked[MEMORY]) if MEMORY in asked else None
+    except ValueError:
+        return None

@@ -1,0 +1,155 @@
+"""From settings to the thresholds of a node. Pure.
+
+Source: docs/reference/behaviour-resources.md, rb. That settings make sense is checked where they
+are loaded (:mod:`kubeletpy.config.cross_rules`): an error there names the field.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kubeletpy.api.quantity import value
+from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Observation, Signal
+
+OFF = ("0%", "100%")
+"""Texts that take a threshold away."""
+DEFAULT_TRANSITION_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So much of something, or a part of its capacity.
+
+    Attributes:
+        units: bytes, inodes or tasks; None: ``share`` counts.
+        share: 0 to 1.
+    """
+
+    units: int | None = None
+    share: float = 0.0
+
+    def of(self, capacity: int) -> int:
+        """In units."""
+        return self.units if self.units is not None else int(capacity * self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Less than ``amount`` is too little.
+
+    Attributes:
+        grace: seconds for which a soft threshold may be crossed; 0: a hard one.
+        reclaim: how much more than the amount must be there before it is well again.
+        at: where it comes from, as the settings name it.
+    """
+
+    signal: Signal
+    amount: Amount
+    grace: float = 0.0
+    reclaim: Amount | None = None
+    at: str = "evictionHard"
+
+    @property
+    def hard(self) -> bool:
+        """Whether it is acted on at once."""
+        return self.grace <= 0
+
+    def met(self, seen: Observation) -> bool:
+        """Whether there is too little."""
+        return seen.available < self.amount.of(seen.capacity)
+
+    def unresolved(self, seen: Observation) -> bool:
+        """Whether there is still too little, where it has been acted on."""
+        more = self.reclaim.of(seen.capacity) if self.reclaim is not None else 0
+        return seen.available < self.amount.of(seen.capacity) + more
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the settings say about eviction.
+
+    Attributes:
+        thresholds: in the order of acting, hard ones first.
+        transition: seconds for which a condition is told after it was last seen.
+        max_grace: seconds that a pod has at most to end after a soft threshold.
+        instead: signals of evictionHard and evictionSoft that others stand for.
+    """
+
+    thresholds: tuple[Threshold, ...] = ()
+    transition: float = DEFAULT_TRANSITION_S
+    max_grace: int = 0
+    instead: tuple[str, ...] = ()
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """All that have to be looked at."""
+        return frozenset(threshold.signal for threshold in self.thresholds)
+
+
+def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False) -> Rules:
+    """The thresholds of a node.
+
+    Those of containerfs are left out: writable layers are on the file system of nodefs or imagefs,
+    whose thresholds hold for them.
+
+    Args:
+        settings: checked.
+        ignore_allocatable: --experimental-allocatable-ignore-eviction.
+    """
+    minimum = settings.eviction_minimum_reclaim
+    found = [
+        *_read(settings.eviction_hard, {}, minimum, "evictionHard"),
+        *_read(
+            settings.eviction_soft, settings.eviction_soft_grace_period, minimum, "evictionSoft"
+        ),
+    ]
+    if "pods" in settings.enforce_node_allocatable and not ignore_allocatable:
+        found += [
+            Threshold(Signal.ALLOCATABLE_MEMORY, each.amount, 0.0, each.reclaim, each.at)
+            for each in found
+            if each.signal is Signal.MEMORY and each.at == "evictionHard"
+        ]
+    used = [each for each in found if each.signal not in CONTAINER_FS]
+    return Rules(
+        thresholds=tuple(
+            sorted(dict.fromkeys(used), key=lambda each: (ORDER[each.signal], each.grace))
+        ),
+        transition=settings.eviction_pressure_transition_period or DEFAULT_TRANSITION_S,
+        max_grace=settings.eviction_max_pod_grace_period,
+        instead=tuple(f"{t.at}.{t.signal}" for t in found if t.signal in CONTAINER_FS),
+    )
+
+
+def _read(
+    amounts: Mapping[str, str],
+    graces: Mapping[str, float],
+    minimum: Mapping[str, str],
+    at: str,
+) -> Iterable[Threshold]:
+    for name, text in amounts.items():
+        if text not in OFF:
+            reclaim = minimum.get(name)
+            yield Threshold(
+                Signal(name),
+                amount(text),
+                graces.get(name, 0.0),
+                amount(reclaim) if reclaim is not None else None,
+                at,
+            )
+
+
+def amount(text: str) -> Amount:
+    """A quantity or a percentage; of the latter a single-precision number, as the kubelet has it.
+
+    Raises ValueError: neither.
+    """
+    if not text.endswith("%"):
+        return Amount(units=value(text))
+    return Amount(share=_single(_single(float(text[:-1])) / 100))
+
+
+def _single(number: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", number))[0])

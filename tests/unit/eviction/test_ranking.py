@@ -1,0 +1,195 @@
+"""Which pod goes first (docs/reference/behaviour.md, p6; behaviour-resources.md, rd)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
+from kubeletpy.eviction.ranking import Reclaim, first_to_go, rank, reclaims
+from kubeletpy.eviction.signals import Layout, Signal
+
+CONTAINERS, IMAGES = Reclaim.CONTAINERS, Reclaim.IMAGES
+
+
+def pod(
+    uid: str,
+    *,
+    priority: int = 0,
+    memory: int = 0,
+    tasks: int = 0,
+    disk: DiskUse | None = None,
+    critical: bool = False,
+    blind: bool = False,
+    **requests: int,
+) -> Candidate:
+    asked = {name.replace("_", "-"): amount for name, amount in requests.items()}
+    use = None if blind else Use(memory, tasks, disk or DiskUse())
+    return Candidate(uid, f"ns/{uid}", priority, critical, asked, use=use)
+
+
+def order(signal: Signal, *pods: Candidate, layout: Layout = Layout.ONE) -> list[str]:
+    orders = {
+        tuple(each.pod.uid for each in rank(some, signal, layout))
+        for some in itertools.permutations(pods)
+    }
+    assert len(orders) == 1, "whatever order they come in"
+    return list(orders.pop())
+
+
+def requested(uid: str, memory_used: int, memory: int, priority: int = 0) -> Candidate:
+    return Candidate(uid, f"ns/{uid}", priority, False, {"memory": memory}, use=Use(memory_used))
+
+
+@pytest.mark.parametrize("signal", [Signal.MEMORY, Signal.ALLOCATABLE_MEMORY])
+def test_memory(signal: Signal) -> None:
+    assert order(
+        signal,
+        requested("within-but-lowest", 100, 100, priority=-5),
+        requested("little-over", 101, 100),
+        requested("much-over", 300, 100),
+        requested("over-but-important", 900, 100, priority=7),
+        requested("well-within", 10, 100),
+        pod("blind", blind=True, priority=100),
+    ) == [
+        "blind",
+        "much-over",
+        "little-over",
+        "over-but-important",
+        "within-but-lowest",
+        "well-within",
+    ]
+
+
+def test_of_equals_the_uid_decides() -> None:
+    assert order(Signal.MEMORY, pod("b", memory=5), pod("a", memory=5)) == ["a", "b"]
+
+
+def test_tasks_are_by_priority_and_number_alone() -> None:
+    assert order(
+        Signal.PIDS,
+        pod("few", tasks=3, memory=900),
+        pod("many", tasks=70),
+        pod("important", tasks=5000, priority=1),
+        pod("blind-but-important", blind=True, priority=2),
+    ) == ["many", "few", "important", "blind-but-important"]
+
+
+WHERE = {
+    "layers": DiskUse(layers=(1000, 10)),
+    "logs": DiskUse(logs=(900, 9)),
+    "volumes": DiskUse(volumes=(800, 8)),
+}
+
+
+@pytest.mark.parametrize(
+    ("signal", "layout", "counted"),
+    [
+        (Signal.NODEFS, Layout.ONE, ["layers", "logs", "volumes"]),
+        (Signal.NODEFS_INODES, Layout.ONE, ["layers", "logs", "volumes"]),
+        (Signal.IMAGEFS, Layout.ONE, ["layers", "logs", "volumes"]),
+        (Signal.CONTAINERFS, Layout.ONE, ["layers", "logs", "volumes"]),
+        (Signal.NODEFS, Layout.APART, ["logs", "volumes"]),
+        (Signal.NODEFS_INODES, Layout.APART, ["logs", "volumes"]),
+        (Signal.IMAGEFS, Layout.APART, ["layers"]),
+        (Signal.IMAGEFS_INODES, Layout.APART, ["layers"]),
+        (Signal.CONTAINERFS, Layout.APART, ["layers"]),
+        (Signal.NODEFS, Layout.SPLIT, ["layers", "logs", "volumes"]),
+        (Signal.CONTAINERFS_INODES, Layout.SPLIT, ["layers", "logs", "volumes"]),
+        (Signal.IMAGEFS, Layout.SPLIT, []),
+        (Signal.IMAGEFS_INODES, Layout.SPLIT, []),
+    ],
+)
+def test_disk_counts_what_is_on_that_file_system(
+    signal: Signal, layout: Layout, counted: list[str]
+) -> None:
+    ranked = rank([pod(name, disk=disk) for name, disk in WHERE.items()], signal, layout)
+    assert [each.pod.uid for each in ranked if each.used] == counted
+
+
+def test_disk_is_by_request_before_priority() -> None:
+    big = DiskUse(logs=(500, 5))
+    assert order(
+        Signal.NODEFS,
+        pod("asked-for-it", disk=big, ephemeral_storage=500, priority=-9),
+        pod("important", disk=big, priority=5),
+        pod("plain", disk=big),
+    ) == ["plain", "important", "asked-for-it"]
+
+
+def test_inodes_are_over_any_request_and_a_request_for_bytes_goes_last() -> None:
+    assert order(
+        Signal.NODEFS_INODES,
+        pod("none", disk=DiskUse()),
+        pod("asked-for-bytes", disk=DiskUse(logs=(0, 9000)), ephemeral_storage=1 << 30),
+        pod("some", disk=DiskUse(logs=(0, 5))),
+    ) == ["some", "asked-for-bytes", "none"]
+
+
+def test_critical_pods_are_passed_over() -> None:
+    ranking = rank(
+        [pod("critical", memory=90, critical=True), pod("plain", memory=1)],
+        Signal.MEMORY,
+        Layout.ONE,
+    )
+    assert ranking[0].pod.uid == "critical"
+    chosen = first_to_go(ranking)
+    assert chosen is not None
+    assert chosen.pod.uid == "plain"
+    assert first_to_go(ranking[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("signal", "layout", "what"),
+    [
+        (Signal.MEMORY, Layout.ONE, ()),
+        (Signal.PIDS, Layout.ONE, ()),
+        (Signal.NODEFS, Layout.ONE, (CONTAINERS, IMAGES)),
+        (Signal.IMAGEFS_INODES, Layout.ONE, (CONTAINERS, IMAGES)),
+        (Signal.NODEFS, Layout.APART, ()),
+        (Signal.IMAGEFS, Layout.APART, (CONTAINERS, IMAGES)),
+        (Signal.CONTAINERFS, Layout.APART, (CONTAINERS, IMAGES)),
+        (Signal.NODEFS_INODES, Layout.SPLIT, (CONTAINERS,)),
+        (Signal.CONTAINERFS, Layout.SPLIT, (CONTAINERS,)),
+        (Signal.IMAGEFS, Layout.SPLIT, (IMAGES,)),
+    ],
+)
+def test_what_is_cleared_away_first(
+    signal: Signal, layout: Layout, what: tuple[Reclaim, ...]
+) -> None:
+    assert reclaims(signal, layout) == what
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda uid, **of: pod(str(uid), **of),
+            st.integers(0, 10**6),
+            priority=st.integers(-2, 2),
+            memory=st.integers(0, 5),
+            tasks=st.integers(0, 5),
+            critical=st.booleans(),
+            blind=st.booleans(),
+            memory_=st.just(0),
+        ),
+        max_size=12,
+        unique_by=lambda each: each.uid,
+    ),
+    st.sampled_from(list(Signal)),
+    st.sampled_from(list(Layout)),
+)
+def test_any_pods(pods: list[Candidate], signal: Signal, layout: Layout) -> None:
+    ranking = rank(pods, signal, layout)
+    assert sorted(each.pod.uid for each in ranking) == sorted(each.uid for each in pods)
+    again: list[Any] = rank(list(reversed(pods)), signal, layout)
+    assert ranking == again
+    chosen = first_to_go(ranking)
+    assert (chosen is None) == all(each.critical for each in pods)
+    for one, other in itertools.pairwise(ranking):
+        if one.used is not None and other.used is None:
+            assert signal is Signal.PIDS
+            assert one.pod.priority < other.pod.priority
