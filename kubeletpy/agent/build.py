@@ -36,6 +36,7 @@ from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.config import KubeletSettings, NodeFlags, document
 from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.events.log_recorder import LogRecorder
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, node_reference, pod_reference
 from kubeletpy.eviction.keeper import PERIOD_S, LocalStorageKeeper
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
@@ -187,7 +188,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         on_refused=lambda pod, why: recorder.event(
             pod_reference(pod),
             WARNING,
-            "FailedStatusUpdate",
+            Reason.FAILED_STATUS_UPDATE,
             f"The API does not take the pod's status: {why}",
         ),
         traces=traces,
@@ -692,7 +693,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
 
     # -- the rooms, from the cellar up: started in this order, closed in the opposite one ---------
     async def announce() -> None:
-        recorder.event(node_reference(node_name), NORMAL, "Starting", "Starting kubelet.")
+        recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
 
     metrics.node.node_name.labels(node_name).set(1)
     rooms = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.remote.errors import CRIError
@@ -67,7 +68,7 @@ class Upkeep:
                     told=self._told,
                 )
             except CRIError as error:
-                self._recorder.event(self._node, WARNING, "ContainerGCFailed", str(error))
+                self._recorder.event(self._node, WARNING, Reason.CONTAINER_GC_FAILED, str(error))
 
     async def collect_images(self) -> None:
         """Collect unused images until cancelled."""

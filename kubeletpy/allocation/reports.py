@@ -19,6 +19,7 @@ from kubeletpy.allocation.messages import (
     resize_message,
 )
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
 from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.pods.decision import Decision
@@ -26,6 +27,8 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import ResizeOutcome
 
 Decided = Callable[[str, Sequence[Decision]], None]
+
+_PENDING = {DEFERRED: Reason.RESIZE_DEFERRED, INFEASIBLE: Reason.RESIZE_INFEASIBLE}
 
 
 class ResizeReports:
@@ -65,7 +68,7 @@ class ResizeReports:
         uid, generation = pod.uid, pod.generation
         began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
         self._keep(uid, ResizeConditions(None, began))
-        self._event(pod, NORMAL, "ResizeStarted", resize_message(STARTED, pod, generation))
+        self._event(pod, NORMAL, Reason.RESIZE_STARTED, resize_message(STARTED, pod, generation))
         self._tell(uid, "allocate the resize", f"it fits (generation {generation})")
 
     def infeasible(self, pod: Pod, message: str) -> None:
@@ -87,7 +90,7 @@ class ResizeReports:
         self._keep(uid, ResizeConditions(made, before.in_progress))
         if news:
             text = resize_message(pending_words(why), pod, generation, message)
-            self._event(pod, WARNING, f"Resize{reason}", text)
+            self._event(pod, WARNING, _PENDING[reason], text)
             self._tell(uid, f"resize {reason.lower()}", f"{why}: {message}")
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
@@ -102,7 +105,9 @@ class ResizeReports:
             return False
         generation = (before.in_progress or {}).get("observedGeneration") or pod.generation
         self._keep(uid, ResizeConditions(before.pending, None))
-        self._event(pod, NORMAL, "ResizeCompleted", resize_message(COMPLETED, pod, generation))
+        self._event(
+            pod, NORMAL, Reason.RESIZE_COMPLETED, resize_message(COMPLETED, pod, generation)
+        )
         return True
 
     def _unfinished(self, pod: Pod, outcome: ResizeOutcome) -> bool:
@@ -118,7 +123,7 @@ class ResizeReports:
         if news and outcome.error:
             generation = made.get("observedGeneration") or 0
             text = resize_message(FAILED, pod, generation, outcome.error)
-            self._event(pod, WARNING, "ResizeError", text)
+            self._event(pod, WARNING, Reason.RESIZE_ERROR, text)
         return news
 
     def _keep(self, uid: str, found: ResizeConditions) -> None:
@@ -136,7 +141,7 @@ class ResizeReports:
         doing = sum(each.in_progress is not None for each in self._conditions.values())
         self._metrics.now(reasons, doing)
 
-    def _event(self, pod: Pod, kind: EventType, reason: str, message: str) -> None:
+    def _event(self, pod: Pod, kind: EventType, reason: Reason, message: str) -> None:
         self._recorder.event(pod_reference(pod), kind, reason, message)
 
     def _tell(self, uid: str, what: str, why: str) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.cgroups.values import burstable_cpu
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.pods.config_errors import SandboxConfigError
@@ -228,10 +229,12 @@ class PodCgroups:
     # -- telling -----------------------------------------------------------------------------
 
     def _enforced(self, message: str) -> None:
-        self._recorder.event(self._node, NORMAL, "NodeAllocatableEnforced", message)
+        self._recorder.event(self._node, NORMAL, Reason.NODE_ALLOCATABLE_ENFORCED, message)
 
     def _failed(self, message: str) -> None:
-        self._recorder.event(self._node, WARNING, "FailedNodeAllocatableEnforcement", message)
+        self._recorder.event(
+            self._node, WARNING, Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message
+        )
 
     @contextmanager
     def _timed(self, operation: str) -> Iterator[None]:

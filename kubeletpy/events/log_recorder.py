@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import EventReason
 from kubeletpy.events.recorder import WARNING, EventType
 
 log = logging.getLogger(__name__)
@@ -14,7 +15,11 @@ class LogRecorder:
     """An :class:`~kubeletpy.events.recorder.EventRecorder` that logs."""
 
     def event(
-        self, involved: api.ObjectReference, event_type: EventType, reason: str, message: str
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
     ) -> None:
         """Log one event; only warnings are shown by default."""
         level = logging.WARNING if event_type == WARNING else logging.DEBUG

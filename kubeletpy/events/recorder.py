@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import EventReason
 from kubeletpy.pods.pod import Pod
 
 NORMAL: Literal["Normal"] = "Normal"
@@ -20,7 +21,11 @@ class EventRecorder(Protocol):
     """Takes events; see docs/reference/events.csv for the kubelet's reasons and wordings."""
 
     def event(
-        self, involved: api.ObjectReference, event_type: EventType, reason: str, message: str
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
     ) -> None:
         """Record one event about an object. ``message`` must hold no secret."""
         ...

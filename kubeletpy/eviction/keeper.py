@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.eviction.local_storage import (
     GRACE_S,
-    REASON,
     Limits,
     Verdict,
     evicted_status,
@@ -135,7 +135,7 @@ class LocalStorageKeeper:
                 return
             log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
             try:
-                self._recorder.event(pod_reference(pod), WARNING, REASON, verdict.message)
+                self._recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
                 self._evicted(verdict.signal)
                 await self._kill(pod, _options(verdict))
             except TimeoutError:

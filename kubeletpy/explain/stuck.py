@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.waits import waits
 from kubeletpy.explain.words import duration
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
-REASON = "StillTerminating"
 SLACK_S = 10.0
 """Seconds beyond its grace period, and again for each later stage, that a pod may take."""
 AGAIN_S = 300.0
@@ -90,4 +90,6 @@ class StuckPods:
             self._told[uid] = (what, facts.now)
             since = facts.now - (facts.record.terminating_at or facts.now if facts.record else 0)
             message = f"Still terminating after {duration(since)}: {what}: {why}"
-            self._recorder.event(pod_reference(facts.pod), WARNING, REASON, message[:1024])
+            self._recorder.event(
+                pod_reference(facts.pod), WARNING, Reason.STILL_TERMINATING, message[:1024]
+            )

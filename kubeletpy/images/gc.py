@@ -12,6 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.images.gc_selection import (
     Disk,
@@ -82,7 +83,7 @@ class ImageGarbageCollector:
         except (CRIError, ImageGCError) as error:
             logger.warning("image garbage collection failed", extra={"error": str(error)})
             if self._failed_last_time:
-                self._recorder.event(self._node, WARNING, "ImageGCFailed", str(error))
+                self._recorder.event(self._node, WARNING, Reason.IMAGE_GC_FAILED, str(error))
             self._failed_last_time = True
         else:
             self._failed_last_time = False
@@ -140,7 +141,7 @@ class ImageGarbageCollector:
                 f"sufficient space by deleting unused images (freed {freed} bytes). Investigate "
                 "disk usage, as it could be used by active images, logs, volumes, or other data."
             )
-            self._recorder.event(self._node, WARNING, "FreeDiskSpaceFailed", message)
+            self._recorder.event(self._node, WARNING, Reason.FREE_DISK_SPACE_FAILED, message)
             raise ImageGCError(message)
         return freed
 
@@ -200,7 +201,7 @@ class ImageGarbageCollector:
         disk = Disk(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
         if disk.capacity <= 0:
             message = "invalid capacity 0 on image filesystem"
-            self._recorder.event(self._node, WARNING, "InvalidDiskCapacity", message)
+            self._recorder.event(self._node, WARNING, Reason.INVALID_DISK_CAPACITY, message)
             raise ImageGCError(message)
         return disk
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
 from kubeletpy.images.errors import ImageError, ImageErrorCode, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
@@ -90,7 +91,7 @@ class ImageManager:
             message = f'Failed to apply default image tag "{image}": {error}'
             self._metrics.image_requested(wanted_policy, None, None)
             raise self._reported(
-                reference, "InspectFailed", ImageErrorCode.INVALID_NAME, message
+                reference, Reason.INSPECT_FAILED, ImageErrorCode.INVALID_NAME, message
             ) from error
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         wanted = WantedImage(pod, image, spec, reference, wanted_policy)
@@ -107,12 +108,14 @@ class ImageManager:
         if action is ImageAction.REFUSE:
             # the same whether it is absent or not for this pod: who may not use it learns nothing
             message = f'Container image "{image}" is not present with pull policy of Never'
-            raise self._reported(reference, "ErrImageNeverPull", ImageErrorCode.NEVER_PULL, message)
+            raise self._reported(
+                reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
+            )
         if action is ImageAction.USE and found is not None:
             self._event(
                 reference,
                 NORMAL,
-                "Pulled",
+                Reason.PULLED,
                 f'Container image "{image}" already present on machine and can be accessed by '
                 "the pod",
             )
@@ -128,17 +131,17 @@ class ImageManager:
             message = f'Failed to inspect image "": {runtime_text(error)}'
             self._metrics.image_requested(wanted.policy, None, None)
             raise self._reported(
-                wanted.reference, "InspectFailed", ImageErrorCode.INSPECT, message
+                wanted.reference, Reason.INSPECT_FAILED, ImageErrorCode.INSPECT, message
             ) from error
         return local_image(answer)
 
     def _event(
-        self, reference: api.ObjectReference, event_type: EventType, reason: str, message: str
+        self, reference: api.ObjectReference, event_type: EventType, reason: Reason, message: str
     ) -> None:
         self._recorder.event(reference, event_type, reason, message)
 
     def _reported(
-        self, reference: api.ObjectReference, reason: str, code: ImageErrorCode, message: str
+        self, reference: api.ObjectReference, reason: Reason, code: ImageErrorCode, message: str
     ) -> ImageError:
         self._event(reference, WARNING, reason, message)
         return ImageError(code, message)

@@ -15,6 +15,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.backoff import PullBackoff
 from kubeletpy.images.credentials import Credential, distinct
@@ -118,10 +119,12 @@ class ImagePuller:
         if (blocked := self._backoff.blocked_until(key, self._clock.now())) is not None:
             until, cause = blocked
             message = f'Back-off pulling image "{wanted.image}"'
-            self._recorder.event(wanted.reference, NORMAL, "BackOff", message)
+            self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
             raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
         self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
-        self._recorder.event(wanted.reference, NORMAL, "Pulling", f'Pulling image "{wanted.image}"')
+        self._recorder.event(
+            wanted.reference, NORMAL, Reason.PULLING, f'Pulling image "{wanted.image}"'
+        )
         credentials = distinct(await pod_credentials.get())
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
@@ -141,7 +144,7 @@ class ImagePuller:
         self._recorder.event(
             wanted.reference,
             NORMAL,
-            "Pulled",
+            Reason.PULLED,
             f'Successfully pulled image "{wanted.image}" in {_shown(pulled)} '
             f"({_shown(waited)} including waiting). Image size: {size} bytes.",
         )
@@ -162,7 +165,7 @@ class ImagePuller:
         self._recorder.event(
             wanted.reference,
             WARNING,
-            "Failed",
+            Reason.FAILED,
             f'Failed to pull image "{wanted.image}": {text}',
         )
         failure = pull_failure(wanted.image, text)

@@ -14,6 +14,7 @@ from collections import Counter
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.correlate import Correlator, Count, Create, Drop, Observation
+from kubeletpy.events.reasons import EventReason
 from kubeletpy.events.recorder import EventType
 from kubeletpy.kubeapi.errors import (
     AlreadyExists,
@@ -53,10 +54,14 @@ class EventWriter:
         self.dropped: Counter[str] = Counter()
 
     def event(
-        self, involved: api.ObjectReference, event_type: EventType, reason: str, message: str
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
     ) -> None:
         """Record one event about an object. ``message`` must hold no secret."""
-        observation = Observation(involved, event_type, reason, message)
+        observation = Observation(involved, event_type, str(reason), message)
         try:
             self._queue.put_nowait((self._clock.now(), observation))
         except asyncio.QueueFull:

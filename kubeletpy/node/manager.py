@@ -16,6 +16,7 @@ from typing import cast
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
@@ -214,7 +215,7 @@ class NodeManager:
             self._recorder.event(
                 node_reference(self._options.name, self.uid),
                 WARNING,
-                "Rebooted",
+                Reason.REBOOTED,
                 f"Node {self._options.name} has been rebooted, boot id: {self._facts.boot_id}",
             )
         answer = await self._api.patch(NODES, self._options.name, patch, subresource="status")

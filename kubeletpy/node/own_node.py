@@ -14,6 +14,7 @@ from typing import cast
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import NODES, KubeApi, WatchEvent
@@ -110,7 +111,7 @@ class OwnNode:
         unschedulable = bool((found.get("spec") or {}).get("unschedulable"))
         if unschedulable != self._unschedulable:
             self._unschedulable = unschedulable
-            reason = "NodeNotSchedulable" if unschedulable else "NodeSchedulable"
+            reason = Reason.NODE_NOT_SCHEDULABLE if unschedulable else Reason.NODE_SCHEDULABLE
             message = f"Node {self.name} status is now: {reason}"
             reference = node_reference(self.name, found["metadata"].get("uid", ""))
             self._recorder.event(reference, NORMAL, reason, message)

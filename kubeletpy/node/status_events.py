@@ -6,20 +6,21 @@ Source: docs/reference/events.csv: NodeReady, NodeNotReady, NodeHasSufficientMem
 from __future__ import annotations
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 
 REASONS = {
-    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
-    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
-    ("DiskPressure", "True"): "NodeHasDiskPressure",
-    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
-    ("PIDPressure", "True"): "NodeHasInsufficientPID",
-    ("PIDPressure", "False"): "NodeHasSufficientPID",
-    ("Ready", "True"): "NodeReady",
-    ("Ready", "False"): "NodeNotReady",
+    ("MemoryPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_MEMORY,
+    ("MemoryPressure", "False"): Reason.NODE_HAS_SUFFICIENT_MEMORY,
+    ("DiskPressure", "True"): Reason.NODE_HAS_DISK_PRESSURE,
+    ("DiskPressure", "False"): Reason.NODE_HAS_NO_DISK_PRESSURE,
+    ("PIDPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_PID,
+    ("PIDPressure", "False"): Reason.NODE_HAS_SUFFICIENT_PID,
+    ("Ready", "True"): Reason.NODE_READY,
+    ("Ready", "False"): Reason.NODE_NOT_READY,
 }
 
 
-def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[str]:
+def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[Reason]:
     """Event reasons for conditions whose status is not what it was."""
     before = {entry["type"]: entry.get("status") for entry in old.get("conditions") or ()}
     reasons = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -56,7 +57,7 @@ class StepRunner:
             status = await self._status(pod)
         except CRIError as error:
             message = f"error determining status: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, "FailedSync", message)
+            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
             return SyncOutcome(error=message)
         match step.stage:
             case Stage.SYNC:

@@ -14,6 +14,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, pod_reference
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.qos import qos_class
@@ -175,7 +176,9 @@ class StatusComposer:
 
     def _notice(self, pod: Pod, old: api.PodStatus, new: api.PodStatus) -> None:
         if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:
-            self._recorder.event(pod_reference(pod), NORMAL, DEADLINE_REASON, DEADLINE_MESSAGE)
+            self._recorder.event(
+                pod_reference(pod), NORMAL, Reason.DEADLINE_EXCEEDED, DEADLINE_MESSAGE
+            )
         if new.get("phase") == "Running" and old.get("phase") in (None, "", "Pending"):
             seen = pod.annotations.get(CONFIG_SEEN)
             if seen:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -122,7 +123,7 @@ class KubePodSyncer:
         if error:
             self._cache.invalidate(pod.uid)
             message = f"error killing pod: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, "FailedKillPod", message)
+            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_KILL_POD, message)
             return SyncOutcome(error=message, step=Step.KILL, decisions=result.decisions)
         composer.store(pod, None, final, terminated=True, override=override)
         return SyncOutcome(decisions=result.decisions)

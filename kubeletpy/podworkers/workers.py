@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
@@ -171,7 +172,7 @@ class PodWorkers:
             self._recorder.event(
                 pod_reference(pod),
                 WARNING,
-                "ExceededGracePeriod",
+                Reason.EXCEEDED_GRACE_PERIOD,
                 "Container runtime did not kill the pod within specified grace period.",
             )
             raise

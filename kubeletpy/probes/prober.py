@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.handlers import http, tcp
 from kubeletpy.handlers.exec import run_command
@@ -76,16 +77,16 @@ class Prober:
                     continue
                 if not quietly:
                     text = f"probe errored and resulted in unknown state: {error}"
-                    self._tell(target, "Unhealthy", text)
+                    self._tell(target, Reason.UNHEALTHY, text)
                 return Finding(None, str(error)[:KEPT_WORDS])
             break
         words = reply.output[:KEPT_WORDS]
         if reply.answer is Answer.FAILURE:
             if not quietly:
-                self._tell(target, "Unhealthy", f"probe failed: {reply.output}")
+                self._tell(target, Reason.UNHEALTHY, f"probe failed: {reply.output}")
             return Finding(ProbeOutcome.FAILURE, words)
         if reply.answer is Answer.WARNING:
-            self._tell(target, "ProbeWarning", f"probe warning: {reply.output}")
+            self._tell(target, Reason.PROBE_WARNING, f"probe warning: {reply.output}")
         return Finding(ProbeOutcome.SUCCESS, words)
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class Prober:
             f"missing probe handler for {target.pod.description}:{target.container['name']}"
         )
 
-    def _tell(self, target: Target, reason: str, text: str) -> None:
+    def _tell(self, target: Target, reason: Reason, text: str) -> None:
         reference = pod_reference(target.pod, field_path(target.kind, target.container["name"]))
         message = f"{target.spec.kind} {text}"[:EVENT_TEXT]
         self._recorder.event(reference, WARNING, reason, message)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kubeletpy.api.times import format_micro_time
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -215,7 +216,7 @@ class ShutdownManager:
             self._lock = None
 
     def _event(self, message: str) -> None:
-        self._recorder.event(self._node, NORMAL, "Shutdown", message)
+        self._recorder.event(self._node, NORMAL, Reason.SHUTDOWN, message)
 
     async def _store(self, started: float, ended: float | None) -> None:
         times = {"startTime": format_micro_time(started)}

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import Needs, pod_needs
 from kubeletpy.admission.handlers import judge
-from kubeletpy.admission.preemption import MESSAGE, REASON, NoVictims, preempted, victims
+from kubeletpy.admission.preemption import MESSAGE, NoVictims, preempted, victims
 from kubeletpy.admission.verdict import (
     Admitted,
     AskForNode,
@@ -25,6 +25,7 @@ from kubeletpy.admission.verdict import (
 )
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.in_force import in_force
@@ -183,7 +184,7 @@ class AdmissionGate:
         await asyncio.gather(*(self._give_way(victim, signal) for victim in chosen))
 
     async def _give_way(self, victim: Pod, signal: str) -> None:
-        self._recorder.event(pod_reference(victim), WARNING, REASON, MESSAGE)
+        self._recorder.event(pod_reference(victim), WARNING, Reason.PREEMPTING, MESSAGE)
         now = self._clock.now()
         options = KillOptions(
             evict=True,

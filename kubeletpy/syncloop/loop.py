@@ -15,6 +15,7 @@ from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.manager import AllocationManager
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import SOURCE_API, Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -217,7 +218,7 @@ class SyncLoop:
 
     def _say_invalid(self, pod: Pod, message: str) -> None:
         log.error("pod not taken as it came", extra={"pod": pod.key, "problem": message})
-        self._recorder.event(pod_reference(pod), WARNING, "FailedValidation", message)
+        self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_VALIDATION, message)
 
     def _soon_needed(self, merged: Merged) -> bool:
         """The first full picture, or a pod that left: something may have to be ended."""

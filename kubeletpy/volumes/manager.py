@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kubeletpy.clock import Clock
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.errors import ApiError
@@ -278,7 +279,7 @@ class NodeVolumes:
 
     def _tell(self, pod: Pod, volume: str, problem: str) -> None:
         message = f'MountVolume.SetUp failed for volume "{volume}" : {problem}'
-        self._recorder.event(pod_reference(pod), WARNING, "FailedMount", message)
+        self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_MOUNT, message)
 
     async def _settled(self, uid: str) -> None:
         """Wait for work on a pod's files that went on when its sync was cancelled."""

@@ -6,6 +6,7 @@ import logging
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.protocol import PodCgroupKeeper
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -44,7 +45,7 @@ class PodCgroup(SyncStep):
             self._cgroups.ensure(sync.pod)
         except CgroupError as error:
             message = f"unable to ensure pod container exists: {error}"
-            return self._failed(sync.pod, "FailedCreatePodContainer", message)
+            return self._failed(sync.pod, Reason.FAILED_CREATE_POD_CONTAINER, message)
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
@@ -54,7 +55,7 @@ class PodCgroup(SyncStep):
                 await self._cgroups.destroy(pod)
         except CgroupError as error:
             message = f"cgroup not removed: {error}"
-            return self._failed(pod, "FailedRemovePodContainer", message)
+            return self._failed(pod, Reason.FAILED_REMOVE_POD_CONTAINER, message)
         return None
 
     async def _stop_unlimited(self, sync: PodSync) -> None:
@@ -70,7 +71,7 @@ class PodCgroup(SyncStep):
                 f"the pod runs without it and was not stopped: {result.error_message()}"
             )
 
-    def _failed(self, pod: Pod, reason: str, message: str) -> SyncOutcome:
+    def _failed(self, pod: Pod, reason: Reason, message: str) -> SyncOutcome:
         self._recorder.event(pod_reference(pod), WARNING, reason, message)
         return SyncOutcome(error=message)
 

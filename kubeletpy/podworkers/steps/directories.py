@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
@@ -34,7 +35,7 @@ class Directories(SyncStep):
             await asyncio.to_thread(_make, self._pods_dir, uid)
         except OSError as error:
             message = f"error making pod data directories: {error}"
-            self._recorder.event(pod_reference(sync.pod), WARNING, "Failed", message)
+            self._recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
             return SyncOutcome(error=message)
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
@@ -26,5 +27,5 @@ class NetworkGate(SyncStep):
         if not error or sync.pod.host_network:
             return None
         message = f"network is not ready: {error}"
-        self._recorder.event(pod_reference(sync.pod), WARNING, "NetworkNotReady", message)
+        self._recorder.event(pod_reference(sync.pod), WARNING, Reason.NETWORK_NOT_READY, message)
         return SyncOutcome(error=message, network_not_ready=True)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.images.pull_secrets import MalformedPullSecret, decode_pull_secret
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
@@ -67,7 +68,7 @@ async def fetch_pull_secrets(
         recorder.event(
             pod_reference(pod),
             WARNING,
-            "FailedToRetrieveImagePullSecret",
+            Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
             f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
             "attempting to pull the image may not succeed.",
         )

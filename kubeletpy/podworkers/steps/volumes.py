@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
@@ -26,7 +27,7 @@ class Volumes(SyncStep):
             sync.mounts = await self._volumes.set_up(sync.pod)
         except VolumeError as error:
             message = f"Unable to attach or mount volumes: {error}"
-            return self._failed(sync.pod, error, "FailedMount", message)
+            return self._failed(sync.pod, error, Reason.FAILED_MOUNT, message)
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
@@ -36,10 +37,10 @@ class Volumes(SyncStep):
                 await self._volumes.tear_down(pod.uid)
         except VolumeError as error:
             message = f"Unable to take down volumes: {error}"
-            return self._failed(pod, error, "FailedUnMount", message)
+            return self._failed(pod, error, Reason.FAILED_UNMOUNT, message)
         return None
 
-    def _failed(self, pod: Pod, error: VolumeError, reason: str, message: str) -> SyncOutcome:
+    def _failed(self, pod: Pod, error: VolumeError, reason: Reason, message: str) -> SyncOutcome:
         if not error.told:
             self._recorder.event(pod_reference(pod), WARNING, reason, message)
         return SyncOutcome(error=message)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
 from kubeletpy.pods.pod import ContainerKind, field_path, is_sidecar
 from kubeletpy.pods.runtime_status import ContainerState
@@ -47,7 +48,7 @@ async def kill_pod(run: SyncRun, parts: Parts) -> None:
         parts.tools.recorder.event(
             pod_reference(run.pod),
             NORMAL,
-            "SandboxChanged",
+            Reason.SANDBOX_CHANGED,
             "Pod sandbox changed, it will be killed and re-created.",
         )
     if not plan.kill_pod:
@@ -124,14 +125,17 @@ async def create_sandbox(run: SyncRun, parts: Parts) -> None:
             raise StopSync from failure  # the pod's end took the ground away under it
         parts.tools.metrics.started_pods_errors.inc()
         _pod_warning(
-            run, parts, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {failure.cause}"
+            run,
+            parts,
+            Reason.FAILED_CREATE_POD_SANDBOX,
+            f"Failed to create pod sandbox: {failure.cause}",
         )
         run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, failure.error, _why(run))
         raise StopSync from failure
     except SandboxUnchecked as failure:
         run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, _why(run))
         message = f"Unable to get pod sandbox status: {failure}"
-        _pod_warning(run, parts, "FailedPodSandBoxStatus", message)
+        _pod_warning(run, parts, Reason.FAILED_POD_SANDBOX_STATUS, message)
         run.sync_error = StartError("PodSandboxStatusError", message)
         raise StopSync from failure
     run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, _why(run))
@@ -198,7 +202,7 @@ async def _start(run: SyncRun, parts: Parts, action: StartContainer, turn: Turn)
     if held is not None:
         turn.created.set()
         reference = pod_reference(run.pod, field_path(action.kind, action.name))
-        parts.tools.recorder.event(reference, WARNING, "BackOff", held.event)
+        parts.tools.recorder.event(reference, WARNING, Reason.BACK_OFF, held.event)
         run.retry(held.due_at)
         _started(run, action, StartError(CRASH_LOOP, held.message, held.due_at))
         return False
@@ -285,7 +289,7 @@ async def _remove_quietly(
         run.draft.removed(container_id)
 
 
-def _pod_warning(run: SyncRun, parts: Parts, reason: str, message: str) -> None:
+def _pod_warning(run: SyncRun, parts: Parts, reason: Reason, message: str) -> None:
     parts.tools.recorder.event(pod_reference(run.pod), WARNING, reason, message)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.handlers import http
 from kubeletpy.handlers.exec import run_command
@@ -170,7 +171,7 @@ class LifecycleHookRunner:
             self._recorder.event(
                 pod_reference(pod),
                 WARNING,
-                "LifecycleHTTPFallback",
+                Reason.LIFECYCLE_HTTP_FALLBACK,
                 f"request to HTTPS lifecycle hook {where} got HTTP response, "
                 "retry with HTTP succeeded",
             )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
@@ -52,7 +53,7 @@ from kubeletpy.runtime_manager.config.container_config import (
     build_container_config,
 )
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
-from kubeletpy.runtime_manager.config.stop_signal import IGNORED, why_ignored
+from kubeletpy.runtime_manager.config.stop_signal import why_ignored
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_directory, log_link
@@ -138,7 +139,7 @@ class ContainerStarter:
             )
         except ImageError as error:
             self._tools.recorder.event(
-                context.reference(action), WARNING, "Failed", f"Error: {error.code}"
+                context.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
             raise StartFailed(error.code, error.message, error.retry_at) from error
 
@@ -217,7 +218,7 @@ class ContainerStarter:
         context.draft.touch(container_id, context.sandbox_id)
         turn.created.set()
         self._tools.recorder.event(
-            context.reference(action), NORMAL, "Created", "Container created"
+            context.reference(action), NORMAL, Reason.CREATED, "Container created"
         )
         if context.unwanted():
             raise NotWanted
@@ -229,7 +230,7 @@ class ContainerStarter:
             text = text.replace(container_id, action.name)
             fail(self._tools, context, action, RUN_ERROR, text)
         self._tools.recorder.event(
-            context.reference(action), NORMAL, "Started", "Container started"
+            context.reference(action), NORMAL, Reason.STARTED, "Container started"
         )
         self._link_log(context, config, container_id)
         return container_id
@@ -261,7 +262,9 @@ class ContainerStarter:
                 logger.debug("stop signal not checked", extra={"error": str(error)})
                 return
         if why := why_ignored(action.container, status, enabled=enabled):
-            self._tools.recorder.event(context.reference(action), WARNING, IGNORED, why)
+            self._tools.recorder.event(
+                context.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why
+            )
 
     async def _post_start(
         self, context: PodContext, action: StartContainer, container_id: str
@@ -274,7 +277,10 @@ class ContainerStarter:
         except HookFailed as error:
             # The hook's text may hold what events should not show to everybody.
             self._tools.recorder.event(
-                context.reference(action), WARNING, "FailedPostStartHook", "PostStartHook failed"
+                context.reference(action),
+                WARNING,
+                Reason.FAILED_POST_START_HOOK,
+                "PostStartHook failed",
             )
             await self._killer.kill_container(
                 context.pod, action.name, container_id, message="FailedPostStartHook"

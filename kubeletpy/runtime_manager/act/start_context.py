@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, pod_reference
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod, field_path
@@ -71,7 +72,7 @@ def fail(
     tools: Tools, context: PodContext, action: StartContainer, code: str, message: str
 ) -> NoReturn:
     """End a start with an event. Raises StartFailed."""
-    tools.recorder.event(context.reference(action), WARNING, "Failed", f"Error: {message}")
+    tools.recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
     raise StartFailed(code, message)
 
 

@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.sync_results import StartError
@@ -76,7 +77,7 @@ class ContainerStopper:
 
         ``override``, in seconds, replaces its grace period; with ``order`` it waits for its turn.
         """
-        self._tools.recorder.event(victim.reference, NORMAL, "Killing", message)
+        self._tools.recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
         grace = victim.grace if override is None else override
         if not victim.pre_stop or grace <= 0:
             return await self._end(victim, grace, order)
@@ -132,5 +133,5 @@ class ContainerStopper:
 
     def _hook_failed(self, victim: Victim) -> None:
         self._tools.recorder.event(
-            victim.reference, WARNING, "FailedPreStopHook", "PreStopHook failed"
+            victim.reference, WARNING, Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed"
         )

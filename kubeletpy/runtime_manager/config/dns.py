@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
@@ -37,7 +38,7 @@ class ResolverConfig:
 class DNSWarning:
     """Something that the pod's owner should know, as an event."""
 
-    reason: str
+    reason: Reason
     """DNSConfigForming or MissingClusterDNS."""
     message: str
     node_message: str = ""
@@ -92,7 +93,9 @@ def pod_dns(
         )
         warnings.append(
             DNSWarning(
-                "MissingClusterDNS", f'pod: "{pod.description}". {node_message}', node_message
+                Reason.MISSING_CLUSTER_DNS,
+                f'pod: "{pod.description}". {node_message}',
+                node_message,
             )
         )
         config = _host_dns(settings, host)
@@ -138,7 +141,7 @@ def _within_limits(config: ResolverConfig, warnings: list[DNSWarning]) -> Resolv
         servers = servers[:MAX_NAMESERVERS]
         warnings.append(
             DNSWarning(
-                "DNSConfigForming",
+                Reason.DNS_CONFIG_FORMING,
                 "Nameserver limits were exceeded, some nameservers have been omitted, the applied "
                 f"nameserver line is: {' '.join(servers)}",
             )
@@ -151,7 +154,7 @@ def _within_limits(config: ResolverConfig, warnings: list[DNSWarning]) -> Resolv
     if len(searches) < len(config.searches):
         warnings.append(
             DNSWarning(
-                "DNSConfigForming",
+                Reason.DNS_CONFIG_FORMING,
                 "Search Line limits were exceeded, some search paths have been omitted, the "
                 f"applied search line is: {' '.join(searches)}",
             )

@@ -14,8 +14,6 @@ from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 
 _SIGNALS = cast(Mapping[str, cri.Signal], dict(cri.Signal.items()))
-IGNORED = "StopSignalIgnored"
-"""Reason of the event."""
 
 
 def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.stuck import AGAIN_S, REASON, StuckPods, held_up_by
+from kubeletpy.explain.stuck import AGAIN_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.names import Call, Step
@@ -71,7 +72,7 @@ def test_the_event_names_it_and_is_not_repeated_each_time() -> None:
 
     class Events:
         def event(self, _to: api.ObjectReference, _type: str, reason: str, message: str) -> None:
-            assert reason == REASON
+            assert reason == Reason.STILL_TERMINATING
             told.append(message)
 
     stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.events import QUEUE_SIZE, EventWriter
@@ -29,7 +30,7 @@ def writer_to(errors: Sequence[ApiError] = ()) -> tuple[ScriptedApi, EventWriter
 async def write(writer: EventWriter, *messages: str) -> None:
     recorder: EventRecorder = writer
     for message in messages:
-        recorder.event(POD, "Normal", "R", message)
+        recorder.event(POD, "Normal", Reason.CREATED, message)
     task = asyncio.create_task(writer.run())
     await writer.drain()
     task.cancel()
@@ -106,5 +107,5 @@ async def test_the_end_of_a_namespace_is_nothing_to_tell(
 async def test_a_full_queue_drops_and_counts() -> None:
     _server, writer = writer_to()
     for index in range(QUEUE_SIZE + 5):
-        writer.event(POD, "Normal", "R", str(index))
+        writer.event(POD, "Normal", Reason.CREATED, str(index))
     assert writer.dropped == {"queue full": 5}
