@@ -3,7 +3,7 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs unit sim integration (all of them when none is named).
+# Sections: lint types imports generated docs wheel unit sim integration (all of them when none is named).
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -14,7 +14,7 @@ set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs unit sim integration)
+all=(lint types imports generated docs wheel unit sim integration)
 packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static
     docker-registry skopeo apache2-utils prometheus dbus)
 
@@ -99,6 +99,7 @@ run_section() {
         python tools/check_links.py || return 1
         echo "the site is in build/site, and every link leads somewhere"
         ;;
+    wheel) python tools/check_wheels.py ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;
     sim)
         # for all test processes alike; a seed that fails is replayed with KUBELETPY_SIM_SEED

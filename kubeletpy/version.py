@@ -1,4 +1,4 @@
-"""The versions: this project's (both pyproject.toml are held to it) and Kubernetes'. Pure."""
+"""The versions: this project's (both distributions take it from here) and Kubernetes'. Pure."""
 
 VERSION = "0.1.0"
 """Version of kubeletpy."""

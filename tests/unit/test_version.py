@@ -1,4 +1,4 @@
-"""Each version is said in one place; what repeats it is checked here."""
+"""Each version is said in one place, kubeletpy/version.py."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ PACKAGE = Path(kubeletpy.__file__).parent
 EMBEDDED = Path(kubeletpy_up.__file__).parent
 
 
-def test_both_distributions_say_the_same() -> None:
-    agent, embedded = (
-        tomllib.loads((tables.ROOT / folder / "pyproject.toml").read_text())["project"]
-        for folder in (".", "up")
-    )
-    assert agent["version"] == embedded["version"] == VERSION
-    assert f"kubeletpy=={VERSION}" in embedded["dependencies"]
-    assert agent["optional-dependencies"]["up"] == [f"kubeletpy-up=={VERSION}"]
+def test_no_project_file_says_which_version_this_is() -> None:
+    for folder in (".", "up"):
+        path = tables.ROOT / folder / "pyproject.toml"
+        assert "version" in tomllib.loads(path.read_text())["project"]["dynamic"]
+        assert VERSION not in path.read_text()
+    assert VERSION not in (tables.ROOT / "up" / "setup.py").read_text()
+
+
+def test_the_changelog_has_this_version_or_what_comes_after_it() -> None:
+    lines = (tables.ROOT / "CHANGELOG.md").read_text().splitlines()
+    versions = [line.split("]")[0] for line in lines if line.startswith("## [")]
+    assert versions[0] == "## [Unreleased"
+    assert f"## [{VERSION}" in versions
 
 
 def test_the_tables_are_of_this_kubernetes() -> None:

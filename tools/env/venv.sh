@@ -39,7 +39,8 @@ python_environment() {
             exit 1
         fi
         stamp="$venv/installed${extra:+-$extra}"
-        wanted=$(cat "$checkout/pyproject.toml" "$checkout/up/pyproject.toml" | sha256sum)
+        wanted=$(cd "$checkout" &&
+            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py | sha256sum)
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
             [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && exit 0
         : >"$log"

@@ -1,0 +1,145 @@
+"""Build both distributions, install the wheels where nothing else is, and run what they bring.
+
+python tools/check_wheels.py    # prints each fault; exits 1 if there is one
+
+A wheel is made from its source distribution, so that a file that either of them lacks is missed
+here and not by who installs them. A tree where only the wheels' dependencies are shows what the
+development environment hides: an import of a development tool, data that is only in the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kubeletpy.version import VERSION  # noqa: E402 - from the checkout
+
+DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
+"""Package, which a distribution is named after: the folder of its pyproject.toml."""
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+assert sys.prefix in package.__file__, package.__file__
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+LIBRARY = """
+from kubeletpy.agent.build import build
+from kubeletpy.agent.outside import Outside
+from kubeletpy.kubeapi import protocol as api
+from kubeletpy.remote import protocol as runtime
+"""
+
+
+class Fault(Exception):
+    """What is wrong with a wheel, in words."""
+
+
+def run(*command: str | Path, code: int = 0) -> str:
+    """What a command prints, outside of the checkout. Raises Fault for another exit code."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command,
+        cwd=tempfile.gettempdir(),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != code:
+        shown = " ".join(map(str, command[:6]))
+        raise Fault(f"`{shown}` exits with {done.returncode}, not {code}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def build(package: str, into: Path) -> Path:
+    """The wheel of a distribution, made from its source distribution."""
+    command = (sys.executable, "-m", "build", "--no-isolation", "--outdir", into / package)
+    run(*command, DISTRIBUTIONS[package])
+    (wheel,) = (into / package).glob("*.whl")
+    return wheel
+
+
+def check_contents(package: str, wheel: Path) -> None:
+    """Every file of the package that is in the repository is in its wheel, and nothing else."""
+    folder = DISTRIBUTIONS[package]
+    listed = subprocess.run(
+        ["git", "-C", folder, "ls-files", "-z", "--", package],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    wanted = {name for name in listed.split("\0") if name and (folder / name).exists()}
+    with zipfile.ZipFile(wheel) as opened:
+        names = set(opened.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        said = HeaderParser().parsestr(opened.read(metadata).decode())
+    apart = metadata.partition("/")[0] + "/"
+    found = {name for name in names if not name.startswith(apart)}
+    if missing := sorted(wanted - found):
+        raise Fault(f"{wheel.name} lacks {', '.join(missing)}")
+    if more := sorted(found - wanted):
+        raise Fault(f"{wheel.name} has what the repository has not: {', '.join(more)}")
+    if apart + "licenses/LICENSE" not in names or said["License-Expression"] != "Apache-2.0":
+        raise Fault(f"{wheel.name} does not carry its licence")
+    if said["Version"] != VERSION:
+        raise Fault(f"{wheel.name} is of version {said['Version']}, the sources of {VERSION}")
+
+
+def check_installed(place: Path, wheels: dict[str, Path]) -> None:
+    """Install the wheels one after the other, and use what is there then."""
+    venv.create(place)
+    python, kubeletpy = place / "bin" / "python", place / "bin" / "kubeletpy"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    install = (*pip, "install", "--quiet", "--no-compile")
+
+    run(*install, wheels["kubeletpy"])
+    expect(run(kubeletpy, "--version"), f"kubeletpy {VERSION} ")
+    expect(run(kubeletpy, "run", "--help"), "--kubeconfig")
+    expect(run(kubeletpy, "up", "--help"), "--state-dir")
+    expect(run(kubeletpy, "up", code=1), "pip install 'kubeletpy[up]'")
+    run(python, "-I", "-c", LIBRARY)
+    run(python, "-I", "-c", IMPORT_ALL, "kubeletpy")
+
+    run(*install, wheels["kubeletpy_up"])
+    expect(run(kubeletpy, "up", "--help"), "--state-dir")
+    run(python, "-I", "-c", IMPORT_ALL, "kubeletpy_up")
+    run(*pip, "check")
+
+
+def expect(printed: str, text: str) -> None:
+    """Raises Fault when a text is not there."""
+    if text not in printed:
+        raise Fault(f"{text!r} is not in what was printed:\n{printed[-2000:]}")
+
+
+def main() -> int:
+    """Check; gives the exit code."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="kubeletpy-wheels-") as name:
+            place = Path(name)
+            wheels = {package: build(package, place) for package in DISTRIBUTIONS}
+            for package, wheel in wheels.items():
+                check_contents(package, wheel)
+            check_installed(place / "venv", wheels)
+    except Fault as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    print(f"{', '.join(wheel.name for wheel in wheels.values())}: whole, installed, run")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

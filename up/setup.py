@@ -1,0 +1,30 @@
+"""What pyproject.toml can't say: the version is kubeletpy's, in ../kubeletpy/version.py."""
+
+from __future__ import annotations
+
+import runpy
+from email.parser import HeaderParser
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    """From the checkout; a source distribution stands alone and has it in its metadata."""
+    metadata = HERE / "PKG-INFO"
+    if metadata.exists():
+        return HeaderParser().parsestr(metadata.read_text())["Version"]
+    return str(runpy.run_path(str(HERE.parent / "kubeletpy" / "version.py"))["VERSION"])
+
+
+setup(
+    version=version(),
+    install_requires=[
+        f"kubeletpy=={version()}",  # its lower rooms: api, pods, clock, host and wire
+        "aiohttp>=3.14",
+        "cryptography>=45",
+        "PyYAML>=6.0",
+    ],
+)
