@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from os import fsdecode
 
 _LINE = re.compile(
-    rb"[0-9]+ [0-9]+ [0-9]+:[0-9]+ [^ ]+ (?P<point>/[^ ]*) [^ ]+ (?P<tags>(?:[^ ]+ )*?)- [^ ]+ .*",
+    rb"[0-9]+ [0-9]+ (?P<device>[0-9]+:[0-9]+) (?P<root>[^ ]+) (?P<point>/[^ ]*) [^ ]+ "
+    rb"(?P<tags>(?:[^ ]+ )*?)- [^ ]+ [^ ]* (?P<options>.*)",
     re.DOTALL,
 )
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -26,10 +27,16 @@ class MountPoint:
     Attributes:
         path: where it is, as the ``os`` module spells names (with surrogate escapes).
         shared: mounts below it are seen by other mount namespaces.
+        device: number of the file system's device, ``major:minor``.
+        root: the part of the file system that is mounted, ``/`` for all of it.
+        labels: files of it can have SELinux labels of their own.
     """
 
     path: str
     shared: bool
+    device: str = ""
+    root: str = ""
+    labels: bool = False
 
 
 def parse(mountinfo: bytes) -> list[MountPoint]:
@@ -38,6 +45,9 @@ def parse(mountinfo: bytes) -> list[MountPoint]:
         MountPoint(
             fsdecode(_ESCAPED.sub(_byte, match["point"])),
             any(tag.startswith(b"shared:") for tag in match["tags"].split(b" ")),
+            match["device"].decode(),
+            fsdecode(_ESCAPED.sub(_byte, match["root"])),
+            b"seclabel" in match["options"].split(b","),
         )
         for line in mountinfo.split(b"\n")
         if (match := _LINE.fullmatch(line)) is not None
@@ -48,6 +58,15 @@ def mounts_below(table: list[MountPoint], directory: str) -> list[str]:
     """Mount points at or below a directory, the youngest first (they may lie on each other)."""
     below = f"{directory.rstrip('/')}/"
     return [m.path for m in reversed(table) if m.path == directory or m.path.startswith(below)]
+
+
+def references(table: list[MountPoint], path: str) -> list[str]:
+    """Other mount points that show what is mounted at a path; nothing when nothing is."""
+    here = next((mount for mount in reversed(table) if mount.path == path), None)
+    if here is None:
+        return []
+    same = (here.device, here.root)
+    return [m.path for m in table if m.path != path and (m.device, m.root) == same]
 
 
 def is_shared(table: list[MountPoint], path: str) -> bool:

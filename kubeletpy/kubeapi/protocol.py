@@ -49,6 +49,8 @@ SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", True, "ServiceAccount")
 EVENTS = Resource("", "v1", "events", True, "Event")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
 RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass")
+CSIDRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", False, "CSIDriver")
+CSINODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
 CERTIFICATESIGNINGREQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", False, "CertificateSigningRequest"
 )

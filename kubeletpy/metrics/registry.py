@@ -6,6 +6,7 @@ Built once per agent and handed to its parts; nothing here is global.
 from __future__ import annotations
 
 from kubeletpy.metrics.certificates import CertificateMetrics
+from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.metrics.exposition import render
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.http import HttpMetrics
@@ -36,6 +37,7 @@ class Metrics:
         self.pods = PodCountMetrics(families)
         self.pleg = PlegMetrics(families)
         self.volumes = VolumeMetrics(families)
+        self.csi = CsiMetrics(families)
         self.plugins = PluginMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)

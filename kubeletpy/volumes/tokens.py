@@ -49,6 +49,15 @@ class TokenKey:
     """When given, of no other account by that name."""
 
 
+@dataclass(frozen=True, slots=True)
+class BoundToken:
+    """A token of a pod."""
+
+    token: str = field(repr=False)
+    expires_at: float
+    """Unix seconds."""
+
+
 @dataclass(slots=True)
 class _Kept:
     token: str = field(repr=False)
@@ -90,10 +99,14 @@ class PodTokens:
         Raises:
             TokenError: there is none that still holds.
         """
+        return (await self.bound(pod, key)).token
+
+    async def bound(self, pod: Pod, key: TokenKey) -> BoundToken:
+        """A token bound to a pod, and when it ends. Raises TokenError."""
         kept = self._kept.get(pod.uid, {}).get(key)
         now = self._clock.now()
         if kept is not None and now < kept.renew_at:
-            return kept.token
+            return BoundToken(kept.token, kept.expires_at)
         try:
             answer = await self._request(pod, key)
             fresh = self._read(answer, key)
@@ -104,12 +117,12 @@ class PodTokens:
             # the next try, not before: each sync of the pod comes here
             kept.renew_at = now + _RETRY_S * (1 + self._rng.random())
             self._set_timer(pod.uid, kept)
-            return kept.token
+            return BoundToken(kept.token, kept.expires_at)
         if kept is not None and kept.timer is not None:
             kept.timer.cancel()
         self._kept.setdefault(pod.uid, {})[key] = fresh
         self._set_timer(pod.uid, fresh)
-        return fresh.token
+        return BoundToken(fresh.token, fresh.expires_at)
 
     def forget(self, uid: str) -> None:
         """A pod has ended."""

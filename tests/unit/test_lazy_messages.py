@@ -16,7 +16,12 @@ for name in {modules!r}:
     importlib.import_module(name)
 sys.exit(", ".join(sorted(set({messages!r}) & set(sys.modules))) or 0)
 """
-MODULES = ("kubeletpy.plugins.handshake", "kubeletpy.plugins.manager")
+MODULES = (
+    "kubeletpy.plugins.handshake",
+    "kubeletpy.plugins.manager",
+    "kubeletpy.volumes.csi.csi_plugin",
+    "kubeletpy.volumes.csi.registration",
+)
 
 
 def test_messages_of_plugins_are_loaded_with_the_first_plugin() -> None:

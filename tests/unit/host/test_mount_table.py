@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.host.mount_table import MountPoint, is_shared, mounts_below, parse
+from kubeletpy.host.mount_table import is_shared, mounts_below, parse, references
 from kubeletpy.volumes.syscalls import MS_BIND, mount, unmount
 from kubeletpy.volumes.syscalls import mounts_below as really_below
 
@@ -32,6 +32,24 @@ def test_mounts_of_one_directory_the_youngest_first() -> None:
     assert len(mounts_below(parse(TABLE), "/")) == 6
 
 
+def test_what_else_shows_a_mount() -> None:
+    table = parse(
+        TABLE
+        + b"40 27 0:9 / /elsewhere rw - tmpfs tmpfs rw\n"
+        + b"41 27 0:9 /part /r/part rw - tmpfs tmpfs rw\n"
+    )
+    assert references(table, "/elsewhere") == ["/r/pods/u/volumes/a"]
+    assert references(table, "/r/part") == []
+    assert references(table, "/nothing") == []
+
+
+def test_selinux_labels() -> None:
+    line = b"40 27 0:9 /a\\040b /r rw - ext4 /dev/x rw,seclabel,nodelalloc"
+    (found,) = parse(line)
+    assert (found.device, found.root, found.labels) == ("0:9", "/a b", True)
+    assert [mount.labels for mount in parse(TABLE)] == [False] * 6
+
+
 def test_shared_mounts() -> None:
     table = parse(TABLE)
     assert is_shared(table, "/r/pods/u/volumes/a/in side/x")
@@ -43,7 +61,7 @@ def test_shared_mounts() -> None:
 def test_names_that_look_like_ends_of_lines(separator: str) -> None:
     forged = f"x{separator}9 1 0:1 / /etc rw - tmpfs tmpfs rw".replace(" ", r"\040")
     line = f"40 27 0:9 /{forged} /r/{separator} rw shared:1 - ext4 /dev/{separator} rw\n"
-    assert parse(line.encode()) == [MountPoint(f"/r/{separator}", True)]
+    assert [(m.path, m.shared) for m in parse(line.encode())] == [(f"/r/{separator}", True)]
 
 
 @pytest.mark.parametrize(

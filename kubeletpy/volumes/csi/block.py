@@ -1,0 +1,157 @@
+"""CSI volumes as devices: published to the node, bound, held and linked for each pod.
+
+Source: docs/reference/behaviour-storage.md, si.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.host.trees import remove_tree
+from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.csi import disk, files
+from kubeletpy.volumes.csi.files import VolumeData
+from kubeletpy.volumes.csi.filesystem import mode_of
+from kubeletpy.volumes.csi.host import CsiHost, on_disk, pod_info, texts
+from kubeletpy.volumes.csi.names import BlockPaths, attachment_name
+from kubeletpy.volumes.plugin import (
+    OperationFailed,
+    Outcome,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.csi.client import Volume
+
+
+class BlockVolumes:
+    """What is done to them."""
+
+    def __init__(self, host: CsiHost) -> None:
+        self._host = host
+
+    async def stage(self, spec: VolumeSpec, attachment: Mapping[str, str] | None) -> None:
+        """NodeStageVolume, if the driver has it. Raises OperationFailed."""
+        client = self._host.client(spec.driver)
+        until = client.until()
+        if not await client.stages(until):
+            return
+        paths = self._host.paths.block(spec.spec_name)
+        volume = await self._volume(spec, attachment, "nodeStageSecretRef", {})
+        await on_disk("staging directory", self._prepare, spec, paths, paths.staging)
+        try:
+            await client.stage(volume, paths.staging, until)
+        except OperationFailed as error:
+            if error.outcome is Outcome.FINAL and paths.staging in self._host.fresh:
+                with contextlib.suppress(OperationFailed):
+                    await on_disk("staging directory", _remove_all, paths)
+            raise
+
+    async def publish(
+        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
+    ) -> Published:
+        """NodePublishVolume, and the device for the pod. Raises OperationFailed."""
+        host = self._host
+        client, rules = host.client(spec.driver), host.object(spec.driver)
+        until = client.until()
+        paths = host.paths.block(spec.spec_name)
+        link = host.paths.block_link(use.uid, spec.spec_name)
+        bound, target = paths.map(use.uid), paths.publish(use.uid)
+        extra = pod_info(use, inline=False) if rules.pod_info else {}
+        volume = await self._volume(spec, attachment, "nodePublishSecretRef", extra)
+        await on_disk("volume directory", self._prepare, spec, paths, paths.publish_dir)
+        await client.publish(volume, paths.staging, target, read_only=spec.read_only, until=until)
+        device = await on_disk(f"device of driver {spec.driver}", disk.device_of, target)
+        await on_disk("device of the pod", disk.map_device, device, bound, link, device)
+        return Published(link, device=device)
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """The end of a pod's device, then NodeUnpublishVolume. Raises OperationFailed."""
+        paths = self._host.paths.block(left.spec_name)
+        bound, target = paths.map(left.pod_uid), paths.publish(left.pod_uid)
+        await on_disk("device of the pod", disk.unmap_device, bound, left.path)
+        if left.driver and left.handle:
+            client = self._host.client(left.driver)
+            await client.unpublish(left.handle, target, client.until())
+            why = f"driver {left.driver} says it is unpublished"
+        else:
+            await on_disk("device of the pod", disk.force_unmount, target)
+            why = left.damaged or "no driver is known"
+        try:
+            await on_disk("device of the pod", _remove_published, target)
+        except OperationFailed as error:
+            raise OperationFailed(Outcome.UNCERTAIN, f"{why}, but {error.message}") from None
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        """NodeUnstageVolume, and the end of all that was kept of it. Raises OperationFailed."""
+        paths = self._host.paths.block(left.spec_name)
+        bound = await on_disk("device", disk.bound_devices, paths.map_dir)
+        if bound:
+            text = f"{left.spec_name} is still referenced from other Pods: {' '.join(bound[:8])}"
+            raise OperationFailed(Outcome.UNCERTAIN, text)
+        if left.driver and left.handle:
+            client = self._host.client(left.driver)
+            until = client.until()
+            staged = await on_disk("staging directory", Path(paths.staging).exists)
+            if staged and await client.stages(until):
+                await client.unstage(left.handle, paths.staging, until)
+        await on_disk("staging directory", _remove_all, paths)
+        self._host.fresh.discard(paths.staging)
+
+    async def _volume(
+        self,
+        spec: VolumeSpec,
+        attachment: Mapping[str, str] | None,
+        secret: str,
+        extra: Mapping[str, str],
+    ) -> Volume:
+        from kubeletpy.volumes.csi.client import Access, Volume
+
+        return Volume(
+            handle=spec.handle,
+            access=Access(mode_of(spec), block=True),
+            publish_context=attachment or {},
+            context={**texts(spec.source.get("volumeAttributes")), **extra},
+            secrets=await self._host.credentials.secret(spec.source.get(secret)),
+        )
+
+    def _prepare(self, spec: VolumeSpec, paths: BlockPaths, directory: str) -> None:
+        if not Path(paths.data).exists():
+            self._host.fresh.add(paths.staging)
+        disk.make_directory(directory)
+        disk.make_directory(str(Path(paths.data).parent))
+        node = self._host.node_name
+        data = VolumeData(
+            spec.driver,
+            spec.handle,
+            spec_name=spec.spec_name,
+            node=node,
+            attachment=attachment_name(spec.handle, spec.driver, node),
+        )
+        files.write(paths.data, data)
+
+
+def _remove_published(target: str) -> None:
+    if disk.is_mounted(target):
+        raise disk.StillMounted(None, "it is still mounted", target)
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        Path(target).unlink()
+    with contextlib.suppress(OSError):  # other pods have theirs in it
+        Path(target).parent.rmdir()
+
+
+def _remove_all(paths: BlockPaths) -> None:
+    """What the driver may have left in its staging directory goes, too; no mount is entered."""
+    with contextlib.suppress(FileNotFoundError):
+        remove_tree(paths.staging)
+    disk.remove_directory(paths.publish_dir)
+    disk.remove_directory(paths.map_dir)
+    files.remove(paths.data)
+    disk.remove_directory(str(Path(paths.data).parent))
+    disk.remove_directory(paths.top)

@@ -1,0 +1,224 @@
+"""The Node service of one CSI driver: one call each, with deadlines and typed failures.
+
+Loaded with the first driver. What a driver can do is asked once and kept for a minute, or until a
+call fails. Must never repeat a call, nor log or raise a secret. Source:
+docs/reference/behaviour-storage.md, sk, sg.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from kubeletpy.metrics.csi import NO_ANSWER
+from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
+from kubeletpy.volumes.csi import answers, requests
+from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
+from kubeletpy.volumes.csi.requests import Access, Volume
+from kubeletpy.volumes.plugin import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    Outcome,
+    VolumeStats,
+)
+
+__all__ = ["Access", "NodeClient", "Volume"]
+
+Answer = TypeVar("Answer", bound=Message)
+Made = TypeVar("Made")
+
+OPERATION_S = 120.0
+"""What all calls of one operation may take. Source: docs/reference/behaviour-storage.md, su."""
+CAPABILITIES_S = 60.0
+STATS_S = 30.0
+
+_RPC = csi.NodeServiceCapability.RPC
+_SECRET_LENGTH = 4
+"""Shorter values are not looked for in errors: they would be found everywhere."""
+
+
+class CallTimes(Protocol):
+    """Where calls are counted."""
+
+    def called(self, driver: str, method: str, code: str, seconds: float) -> None:
+        """A call ended; ``code`` is gRPC's name of its status."""
+        ...
+
+
+class NodeClient:
+    """One driver. Make it inside a running event loop and ``close`` it there."""
+
+    def __init__(self, driver: str, endpoint: str, times: CallTimes) -> None:
+        """Raises EndpointError."""
+        service = csi.DESCRIPTOR.services_by_name["Node"]
+        self.driver = driver
+        self._calls = PluginCalls(endpoint, service, f"driver {driver}")
+        self._times = times
+        self._capabilities: frozenset[int] = frozenset()
+        self._capabilities_until = float("-inf")
+
+    async def close(self) -> None:
+        """Let go of the driver; calls under way fail."""
+        await self._calls.close()
+
+    async def info(self) -> NodeInfo:
+        """The node as the driver sees it. Raises OperationFailed."""
+        answer = await self._call(
+            "NodeGetInfo", csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse, self.until()
+        )
+        return self._read("NodeGetInfo", answers.node_info, answer)
+
+    async def stages(self, until: float) -> bool:
+        """Whether volumes are staged. Raises OperationFailed."""
+        return _RPC.STAGE_UNSTAGE_VOLUME in await self._can(until)
+
+    async def applies_group(self, until: float) -> bool:
+        """Whether the driver applies fsGroup itself. Raises OperationFailed."""
+        return _RPC.VOLUME_MOUNT_GROUP in await self._can(until)
+
+    async def stage(self, volume: Volume, staging: str, until: float) -> None:
+        """NodeStageVolume. Raises OperationFailed."""
+        multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
+        request = self._made(lambda: requests.stage(volume, staging, multi_writer=multi))
+        kind = csi.NodeStageVolumeResponse
+        await self._call("NodeStageVolume", request, kind, until, volume.secrets)
+
+    async def publish(
+        self, volume: Volume, staging: str, target: str, *, read_only: bool, until: float
+    ) -> None:
+        """NodePublishVolume; ``staging`` may be empty. Raises OperationFailed."""
+        multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
+        request = self._made(
+            lambda: requests.publish(
+                volume, staging, target, read_only=read_only, multi_writer=multi
+            )
+        )
+        kind = csi.NodePublishVolumeResponse
+        hidden = {**volume.secrets, **_tokens(volume.context)}
+        await self._call("NodePublishVolume", request, kind, until, hidden)
+
+    async def unpublish(self, handle: str, target: str, until: float) -> None:
+        """NodeUnpublishVolume. Raises OperationFailed."""
+        request = requests.unpublish(handle, target)
+        await self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse, until)
+
+    async def unstage(self, handle: str, staging: str, until: float) -> None:
+        """NodeUnstageVolume. Raises OperationFailed."""
+        request = requests.unstage(handle, staging)
+        await self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse, until)
+
+    async def expand(self, volume: Volume, path: str, staging: str, size: int) -> int:
+        """NodeExpandVolume to ``size`` bytes; the size it has then. Raises ExpansionFailed."""
+        until, method = self.until(), "NodeExpandVolume"
+        call = f"{method} of driver {self.driver}"
+        try:
+            can = await self._can(until)
+            if _RPC.EXPAND_VOLUME not in can:
+                problem = ExpansionProblem.UNSUPPORTED
+                raise ExpansionFailed(problem, f"driver {self.driver} does not expand", call=call)
+            multi = _RPC.SINGLE_NODE_MULTI_WRITER in can
+            request = self._made(
+                lambda: requests.expand(volume, path, staging, size, multi_writer=multi)
+            )
+            kind = csi.NodeExpandVolumeResponse
+            answer = await self._asked(method, request, kind, until, volume.secrets)
+        except PluginCallFailed as error:
+            problem = answers.expansion_problem(error.code, answered=error.answered)
+            raise ExpansionFailed(problem, str(error), call=error.call) from None
+        except ExpansionFailed:
+            raise
+        except OperationFailed as error:
+            raise ExpansionFailed(ExpansionProblem.OTHER, error.message, call=call) from None
+        return max(answer.capacity_bytes, size)
+
+    async def stats(self, handle: str, path: str) -> VolumeStats | None:
+        """NodeGetVolumeStats; None: the driver does not say. Raises OperationFailed."""
+        until = asyncio.get_running_loop().time() + STATS_S
+        can = await self._can(until)
+        if _RPC.GET_VOLUME_STATS not in can:
+            return None
+        request, method = requests.stats(handle, path), "NodeGetVolumeStats"
+        answer = await self._call(method, request, csi.NodeGetVolumeStatsResponse, until)
+        health = _RPC.VOLUME_CONDITION in can
+        return self._read(
+            method, lambda found: answers.volume_stats(found, condition=health), answer
+        )
+
+    def until(self) -> float:
+        """When an operation that begins now must have ended (the loop's seconds)."""
+        return asyncio.get_running_loop().time() + OPERATION_S
+
+    async def _can(self, until: float) -> frozenset[int]:
+        """What the driver can do; a failure to learn it says nothing of any volume."""
+        if asyncio.get_running_loop().time() < self._capabilities_until:
+            return self._capabilities
+        request, kind = csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse
+        try:
+            answer = await self._asked("NodeGetCapabilities", request, kind, until)
+        except PluginCallFailed as error:
+            raise OperationFailed(Outcome.TRANSIENT, str(error), call=error.call) from None
+        self._capabilities = answers.capabilities(answer)
+        self._capabilities_until = asyncio.get_running_loop().time() + CAPABILITIES_S
+        return self._capabilities
+
+    async def _call(
+        self,
+        method: str,
+        request: Message,
+        kind: type[Answer],
+        until: float,
+        secrets: Mapping[str, str] | None = None,
+    ) -> Answer:
+        try:
+            return await self._asked(method, request, kind, until, secrets)
+        except PluginCallFailed as error:
+            outcome = answers.outcome_of(error.code, answered=error.answered)
+            raise OperationFailed(outcome, str(error), call=error.call) from None
+
+    async def _asked(
+        self,
+        method: str,
+        request: Message,
+        kind: type[Answer],
+        until: float,
+        secrets: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Make a call and count it. Raises PluginCallFailed."""
+        loop = asyncio.get_running_loop()
+        start, code = loop.time(), "Canceled"
+        hidden = [value for value in (secrets or {}).values() if len(value) >= _SECRET_LENGTH]
+        try:
+            within = max(until - start, 0.001)
+            answer = await self._calls.call(method, request, kind, within, secrets=hidden)
+            code = "OK"
+            return answer
+        except PluginCallFailed as error:
+            code = error.code.shown if error.answered else NO_ANSWER
+            self._capabilities_until = float("-inf")  # whoever answers next may be another version
+            raise
+        finally:
+            self._times.called(self.driver, method, code, loop.time() - start)
+
+    def _made(self, make: Callable[[], Made]) -> Made:
+        try:
+            return make()
+        except ValueError as error:  # what the API holds is no CSI request
+            raise OperationFailed(Outcome.FINAL, f"driver {self.driver}: {error}") from None
+
+    def _read(self, method: str, read: Callable[[Answer], Made], answer: Answer) -> Made:
+        call = f"{method} of driver {self.driver}"
+        try:
+            return read(answer)
+        except BadAnswer as error:
+            text = f"{call}: the answer cannot be used: {error}"
+            raise OperationFailed(Outcome.UNCERTAIN, text, call=call) from None
+
+
+def _tokens(context: Mapping[str, str]) -> dict[str, str]:
+    """Tokens that go where others can be seen."""
+    return {key: value for key, value in context.items() if key.endswith("serviceAccount.tokens")}

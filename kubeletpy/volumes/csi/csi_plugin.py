@@ -1,0 +1,199 @@
+"""CSI as a kind of volume. Loads nothing of gRPC or the CSI messages before there is a driver.
+
+Source: docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.volumes.claims.model import (
+    Cause,
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+    Waits,
+)
+from kubeletpy.volumes.csi.block import BlockVolumes
+from kubeletpy.volumes.csi.filesystem import FilesystemVolumes, handle_of, mode_of
+from kubeletpy.volumes.csi.found import found
+from kubeletpy.volumes.csi.host import CsiHost, not_registered, on_disk, selinux_option
+from kubeletpy.volumes.csi.names import (
+    EPHEMERAL,
+    PERSISTENT,
+    PLUGIN,
+    attachment_name,
+    inline_unique_name,
+    unique_name,
+)
+from kubeletpy.volumes.plugin import (
+    ExpansionFailed,
+    ExpansionProblem,
+    Found,
+    OperationFailed,
+    Outcome,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeStats,
+)
+
+
+class CsiPlugin:
+    """Implements :class:`kubeletpy.volumes.plugin.VolumePlugin`."""
+
+    name = PLUGIN
+    kinds = frozenset({"csi"})
+
+    def __init__(self, host: CsiHost, threads: PatientThreads) -> None:
+        self._host = host
+        self._filesystem = FilesystemVolumes(host, threads)
+        self._block = BlockVolumes(host)
+
+    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
+        """Names and needs of a volume."""
+        driver, handle = source.source.get("driver"), source.source.get("volumeHandle")
+        if not isinstance(driver, str) or not driver:
+            return Waits(Cause.INVALID, source.spec_name, "its csi source names no driver")
+        if source.inline:
+            name = inline_unique_name(source.pod_uid, source.spec_name)
+            return VolumeTraits(name, attachable=False, device_mountable=False)
+        if not isinstance(handle, str) or not handle:
+            return Waits(Cause.INVALID, source.spec_name, "its csi source names no volumeHandle")
+        rules = self._host.objects.get(driver)
+        if rules is None:
+            return self._unread(driver)
+        return VolumeTraits(unique_name(driver, handle), rules.attach_required, True)
+
+    def ready(self, spec: VolumeSpec) -> Waits | None:
+        """Whether its driver is there."""
+        driver = spec.driver
+        if self._host.drivers.get(driver) is None:
+            return Waits(Cause.DRIVER_MISSING, f'csidriver "{driver}"', not_registered(driver))
+        return self._unread(driver) if self._host.objects.get(driver) is None else None
+
+    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
+        """What metrics call it."""
+        return f"{PLUGIN}:{spec.driver}"
+
+    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+        """Whether the driver mounts with an SELinux context."""
+        rules = self._host.objects.get(spec.driver)
+        return rules is not None and rules.selinux_mount
+
+    def republishes(self, spec: VolumeSpec) -> bool:
+        """Whether the driver wants to publish again now and then."""
+        rules = self._host.objects.get(spec.driver)
+        return rules is not None and rules.republish
+
+    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
+        """Where ``publish`` puts it."""
+        handle, block = handle_of(spec, pod_uid), spec.mode is Mode.BLOCK
+        paths = self._host.paths
+        return PublishedOnDisk(
+            plugin=PLUGIN,
+            unique_name=spec.unique_name,
+            pod_uid=pod_uid,
+            spec_name=spec.spec_name,
+            path=paths.block_link(pod_uid, spec.spec_name)
+            if block
+            else paths.filesystem(pod_uid, spec.spec_name).target,
+            mode=spec.mode,
+            driver=spec.driver,
+            handle=handle,
+            attachment_id=attachment_name(handle, spec.driver, self._host.node_name),
+            lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
+        )
+
+    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
+        """Where ``stage`` puts it."""
+        return StagedOnDisk(
+            plugin=PLUGIN,
+            unique_name=spec.unique_name,
+            path=self._staging(spec),
+            mode=spec.mode,
+            driver=spec.driver,
+            handle=spec.handle,
+            spec_name=spec.spec_name,
+        )
+
+    async def stage(
+        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
+    ) -> None:
+        """Make a volume ready for the node. Raises OperationFailed."""
+        if spec.mode is Mode.BLOCK:
+            await self._block.stage(spec, attachment)
+        else:
+            await self._filesystem.stage(spec, attachment, use)
+
+    async def publish(
+        self,
+        spec: VolumeSpec,
+        attachment: Mapping[str, str] | None,
+        use: PodUse,
+        *,
+        remount: bool,
+    ) -> Published:
+        """Give a volume to a pod. Raises OperationFailed."""
+        if spec.mode is Mode.BLOCK:
+            return await self._block.publish(spec, attachment, use)
+        return await self._filesystem.publish(spec, attachment, use, remount=remount)
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Take a volume from a pod. Raises OperationFailed."""
+        await (self._block if left.mode is Mode.BLOCK else self._filesystem).unpublish(left)
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        """Undo ``stage``. Raises OperationFailed."""
+        await (self._block if left.mode is Mode.BLOCK else self._filesystem).unstage(left)
+
+    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+        """Grow a volume on this node. Raises ExpansionFailed."""
+        try:
+            client = self._host.client(spec.driver)
+            secrets = await self._host.credentials.secret(spec.source.get("nodeExpandSecretRef"))
+            path = self.published(spec, use.uid).path
+            if spec.mode is Mode.BLOCK:
+                path = await on_disk("device of the pod", os.path.realpath, path)
+            staging = self._staging(spec) if await client.stages(client.until()) else ""
+        except OperationFailed as error:
+            raise ExpansionFailed(ExpansionProblem.OTHER, error.message, call=error.call) from None
+        from kubeletpy.volumes.csi.client import Access, Volume
+
+        access = Access(mode_of(spec), block=True)
+        if spec.mode is Mode.FILESYSTEM:
+            flags = (*spec.mount_options, *selinux_option(use.selinux_context))
+            fs_type = str(spec.source.get("fsType") or "")
+            access = Access(mode_of(spec), fs_type=fs_type, flags=flags)
+        volume = Volume(handle_of(spec, use.uid), access, secrets=secrets)
+        return await client.expand(volume, path, staging, size)
+
+    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
+        """How full it is. Raises OperationFailed."""
+        if not (left.driver and left.handle):
+            raise OperationFailed(Outcome.TRANSIENT, left.damaged or "no driver is known")
+        path = left.path
+        if left.mode is Mode.BLOCK:
+            path = self._host.paths.block(left.spec_name).map(left.pod_uid)
+        return await self._host.client(left.driver).stats(left.handle, path)
+
+    def found(self) -> Found:
+        """What is on disk. Blocks."""
+        return found(self._host.paths)
+
+    def on_change(self, tell: Callable[[str], None]) -> None:
+        """Have ``tell(driver)`` called when a driver came or went, or its object changed."""
+        self._host.drivers.on_change(tell)
+        self._host.objects.on_change(tell)
+
+    def _staging(self, spec: VolumeSpec) -> str:
+        if spec.mode is Mode.BLOCK:
+            return self._host.paths.block(spec.spec_name).staging
+        return self._host.paths.staging(spec.driver, spec.handle).target
+
+    def _unread(self, driver: str) -> Waits:
+        return Waits(Cause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem)

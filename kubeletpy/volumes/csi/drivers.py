@@ -1,0 +1,103 @@
+"""The CSI drivers that are registered on this node, and the connection to each.
+
+Loads nothing of gRPC before there is one. Source: docs/reference/behaviour-storage.md, sm1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kubeletpy.plugins.model import PluginInfo
+from kubeletpy.volumes.csi.versions import Version
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.csi.client import CallTimes, NodeClient
+
+
+class Connect(Protocol):
+    """Makes the client of a driver. Raises ValueError for an endpoint that cannot be one."""
+
+    def __call__(self, driver: str, endpoint: str) -> NodeClient: ...
+
+
+def connect_by(times: CallTimes) -> Connect:
+    """Clients over sockets."""
+
+    def connect(driver: str, endpoint: str) -> NodeClient:
+        from kubeletpy.volumes.csi.client import NodeClient
+
+        return NodeClient(driver, endpoint, times)
+
+    return connect
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """One that is registered."""
+
+    info: PluginInfo
+    version: Version
+    client: NodeClient
+
+
+class Drivers:
+    """By name. Whoever listens is told when one comes or goes."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._drivers: dict[str, Driver] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def on_change(self, tell: Callable[[str], None]) -> None:
+        """Have ``tell(name)`` called when a driver came or went."""
+        self._listeners.append(tell)
+
+    def get(self, name: str) -> Driver | None:
+        """A driver, if it is there."""
+        return self._drivers.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that are there."""
+        return sorted(self._drivers)
+
+    def add(self, info: PluginInfo, version: Version) -> Driver:
+        """A driver is there; one of its name is replaced. Raises ValueError: its endpoint is
+        none."""
+        made = Driver(info, version, self._connect(info.name, info.endpoint))
+        before = self._drivers.get(info.name)
+        self._drivers[info.name] = made
+        if before is not None:
+            self._let_go(before)
+        return made
+
+    def tell(self, name: str) -> None:
+        """Tell those who listen: it can be used now, or no longer."""
+        for listener in self._listeners:
+            listener(name)
+
+    def remove(self, info: PluginInfo) -> bool:
+        """A driver is gone; False when another has its name."""
+        found = self._drivers.get(info.name)
+        if found is None or found.info != info:
+            return False
+        del self._drivers[info.name]
+        self._let_go(found)
+        self.tell(info.name)
+        return True
+
+    async def close(self) -> None:
+        """Let go of all."""
+        for driver in self._drivers.values():
+            self._let_go(driver)
+        self._drivers.clear()
+        await asyncio.gather(*self._closing)
+
+    def _let_go(self, driver: Driver) -> None:
+        task = asyncio.create_task(driver.client.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

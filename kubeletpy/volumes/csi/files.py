@@ -1,0 +1,129 @@
+"""vol_data.json: what a teardown needs to know of a volume, beside it on disk.
+
+Written whole or not at all (the kubelet writes it in place, and a crash can leave it empty); a file
+that is missing, torn or not ours is told as such. Blocking, for threads. Source:
+docs/reference/behaviour-storage.md, sj.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 64 * 1024
+_KEYS = {
+    "spec_name": "specVolID",
+    "node": "nodeName",
+    "attachment": "attachmentID",
+    "handle": "volumeHandle",
+    "driver": "driverName",
+    "lifecycle": "volumeLifecycleMode",
+    "selinux": "seLinuxMountContext",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeData:
+    """The file's content; what is empty is not in it."""
+
+    driver: str
+    handle: str
+    spec_name: str = ""
+    node: str = ""
+    attachment: str = ""
+    lifecycle: str = ""
+    selinux: str = ""
+
+
+class DataUnreadable(Exception):
+    """The file is not what it should be; the text says why."""
+
+
+def encode(data: VolumeData) -> bytes:
+    """The file: one JSON object of strings, and a newline."""
+    found = {key: getattr(data, name) for name, key in sorted(_KEYS.items(), key=lambda kv: kv[1])}
+    kept = {key: value for key, value in found.items() if value}
+    return json.dumps(kept, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(content: bytes) -> VolumeData:
+    """A file's content. Raises DataUnreadable."""
+    if not content.strip(b"\0 \n"):
+        raise DataUnreadable("it is empty")
+    try:
+        found: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        raise DataUnreadable("it is no JSON") from None
+    if not isinstance(found, dict):
+        raise DataUnreadable("it holds no JSON object")
+    read = {name: found.get(key, "") for name, key in _KEYS.items()}
+    if not all(isinstance(value, str) for value in read.values()):
+        raise DataUnreadable("a value in it is no string")
+    if not read["driver"] or not read["handle"]:
+        raise DataUnreadable("it names no driver and volume")
+    return VolumeData(**read)
+
+
+def write(path: str, data: VolumeData) -> None:
+    """Make the file; nothing is written when it says so already. Raises OSError."""
+    content = encode(data)
+    with contextlib.suppress(OSError, DataUnreadable):
+        if _read(path) == content:
+            return
+    target = Path(path)
+    # a name that the kubelet takes for no volume, and that an rmdir of ours will find
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
+    )
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read(path: str) -> VolumeData | None:
+    """The file; None when there is none. Raises DataUnreadable."""
+    try:
+        return decode(_read(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DataUnreadable(error.strerror or "it cannot be read") from None
+
+
+def remove(path: str) -> None:
+    """Remove the file, and what a crash has left of one. Raises OSError."""
+    target = Path(path)
+    target.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        for left in target.parent.glob(f".{target.name}.*"):
+            left.unlink(missing_ok=True)
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DataUnreadable("it is no file")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise DataUnreadable("it is too long")
+    return content

@@ -1,0 +1,269 @@
+"""CSI volumes with a file system: staged for the node, published to pods, and taken down.
+
+Source: docs/reference/behaviour-storage.md, sf1, sf2, sh, sj.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.csi import disk, files
+from kubeletpy.volumes.csi.driver_object import gives_to_group, lifecycle_problem
+from kubeletpy.volumes.csi.files import VolumeData
+from kubeletpy.volumes.csi.host import CsiHost, on_disk, pod_info, selinux_option, texts
+from kubeletpy.volumes.csi.names import (
+    DATA_FILE,
+    EPHEMERAL,
+    PERSISTENT,
+    PLUGIN,
+    attachment_name,
+    inline_handle,
+)
+from kubeletpy.volumes.plugin import (
+    OperationFailed,
+    Outcome,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
+
+log = logging.getLogger(__name__)
+
+UNMOUNT_S = 60.0
+
+
+def handle_of(spec: VolumeSpec, pod_uid: str) -> str:
+    """The volume's handle; that of an inline volume is made of its pod."""
+    return inline_handle(pod_uid, spec.pod_volume) if spec.inline else spec.handle
+
+
+def mode_of(spec: VolumeSpec) -> str:
+    """The access mode that a driver is told."""
+    return spec.access_modes[0] if spec.access_modes and not spec.inline else "ReadWriteOnce"
+
+
+class FilesystemVolumes:
+    """What is done to them."""
+
+    def __init__(self, host: CsiHost, threads: PatientThreads) -> None:
+        """``threads``: for what may never return."""
+        self._host = host
+        self._threads = threads
+
+    async def stage(
+        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
+    ) -> None:
+        """NodeStageVolume, if the driver has it. Raises OperationFailed."""
+        client = self._host.client(spec.driver)
+        until = client.until()
+        if not await client.stages(until):
+            return
+        from kubeletpy.volumes.csi.client import Access, Volume
+
+        secrets = await self._host.credentials.secret(spec.source.get("nodeStageSecretRef"))
+        group = use.fs_group if await client.applies_group(until) else None
+        flags = (*spec.mount_options, *selinux_option(use.selinux_context))
+        fs_type = str(spec.source.get("fsType") or "")
+        volume = Volume(
+            handle=spec.handle,
+            access=Access(mode_of(spec), fs_type=fs_type, flags=flags, group=group),
+            publish_context=attachment or {},
+            context=texts(spec.source.get("volumeAttributes")),
+            secrets=secrets,
+        )
+        paths = self._host.paths.staging(spec.driver, spec.handle)
+        data = VolumeData(spec.driver, spec.handle, selinux=use.selinux_context or "")
+        await on_disk("staging directory", self._prepare, paths.target, paths.data, data)
+        try:
+            await client.stage(volume, paths.target, until)
+        except OperationFailed as error:
+            await self._take_back(error, paths.target, paths.data)
+            raise
+
+    async def publish(
+        self,
+        spec: VolumeSpec,
+        attachment: Mapping[str, str] | None,
+        use: PodUse,
+        *,
+        remount: bool,
+    ) -> Published:
+        """NodePublishVolume. Raises OperationFailed."""
+        host, driver = self._host, spec.driver
+        client, rules = host.client(driver), host.object(driver)
+        until = client.until()
+        problem = lifecycle_problem(driver, rules, inline=spec.inline)
+        if not problem and rules.group_policy is None:
+            problem = f"CSIDriver {driver} has no fsGroupPolicy that is known"
+        if problem or rules.group_policy is None:
+            raise OperationFailed(Outcome.TRANSIENT, problem)
+        from kubeletpy.volumes.csi.client import Access, Volume
+
+        staging = ""
+        if not spec.inline and await client.stages(until):
+            staging = host.paths.staging(driver, spec.handle).target
+        paths = host.paths.filesystem(use.uid, spec.spec_name)
+        secrets = await host.credentials.secret(
+            spec.source.get("nodePublishSecretRef"), use.namespace if spec.inline else ""
+        )
+        context = texts(spec.source.get("volumeAttributes"))
+        if rules.pod_info:
+            context |= pod_info(use, inline=spec.inline)
+        tokens = await host.credentials.tokens(use.pod, rules.tokens)
+        if rules.tokens_in_secrets:
+            secrets |= tokens
+        else:
+            context |= tokens
+        applies_group = await client.applies_group(until)
+        selinux = use.selinux_context if rules.selinux_mount else None
+        options = () if spec.inline else spec.mount_options
+        fs_type = str(spec.source.get("fsType") or "")
+        handle = handle_of(spec, use.uid)
+        volume = Volume(
+            handle=handle,
+            access=Access(
+                mode_of(spec),
+                fs_type=fs_type,
+                flags=(*options, *selinux_option(selinux)),
+                group=use.fs_group if applies_group else None,
+            ),
+            publish_context=attachment or {},
+            context=context,
+            secrets=secrets,
+        )
+        data = VolumeData(
+            driver,
+            handle,
+            spec_name=spec.spec_name,
+            node=host.node_name,
+            attachment=attachment_name(handle, driver, host.node_name),
+            lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
+            selinux=selinux or "",
+        )
+        await on_disk("volume directory", self._prepare, None, paths.data, data, paths.target)
+        try:
+            await client.publish(
+                volume, staging, paths.target, read_only=spec.read_only, until=until
+            )
+        except OperationFailed as error:
+            if not remount:
+                await self._take_back(error, paths.target, paths.data)
+            raise
+        labels = await on_disk("volume directory", _looked_at, paths.target, driver)
+        gives = gives_to_group(
+            rules.group_policy,
+            fs_type=fs_type,
+            inline=spec.inline,
+            access_modes=spec.access_modes,
+        )
+        return Published(
+            paths.target,
+            selinux_relabel=labels and not selinux,
+            give_to_group=gives
+            and use.fs_group is not None
+            and not applies_group
+            and not spec.read_only,
+        )
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """NodeUnpublishVolume, and the end of its directory. Raises OperationFailed."""
+        data = str(Path(left.path).with_name(DATA_FILE))
+        if left.driver and left.handle:
+            client = self._host.client(left.driver)
+            await client.unpublish(left.handle, left.path, client.until())
+            await self._remove(left.path, data, f"driver {left.driver} says it is unpublished")
+            return
+        # nobody can say whose it was: all that is left is to unmount it
+        log.warning(
+            "CSI volume is unmounted without its driver",
+            extra={"path": left.path, "why": left.damaged or "no driver is known"},
+        )
+        await self._unmount(left.path)
+        await self._remove(left.path, data, "it was unmounted")
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        """NodeUnstageVolume, and the end of its directory. Raises OperationFailed."""
+        data = str(Path(left.path).with_name(DATA_FILE))
+        place = f"plugins/{PLUGIN}/{left.path.partition(f'/plugins/{PLUGIN}/')[2]}"
+        others = await on_disk("staging directory", disk.other_references, left.path, place)
+        if others:
+            shown = " ".join(others[:8])
+            text = f"{left.path} is still mounted by other references [{shown}]"
+            raise OperationFailed(Outcome.UNCERTAIN, text)
+        if left.driver and left.handle:
+            client = self._host.client(left.driver)
+            until = client.until()
+            if await client.stages(until):
+                await client.unstage(left.handle, left.path, until)
+            why = f"driver {left.driver} says it is unstaged"
+        else:
+            log.warning(
+                "CSI volume is unmounted without its driver",
+                extra={"path": left.path, "why": left.damaged or "no driver is known"},
+            )
+            await self._unmount(left.path)
+            why = "it was unmounted"
+        await self._remove(left.path, data, why)
+
+    def _prepare(
+        self, directory: str | None, data_path: str, data: VolumeData, target: str = ""
+    ) -> None:
+        """Directories and the file that a teardown needs, before anything is called."""
+        target = directory or target
+        if files_of(data_path) is None and not disk.is_mounted(target):
+            self._host.fresh.add(target)
+        disk.make_directory(directory or str(Path(data_path).parent))
+        files.write(data_path, data)
+
+    async def _take_back(self, error: OperationFailed, target: str, data: str) -> None:
+        """After a failure that leaves nothing: as if nothing had been tried."""
+        if error.outcome is not Outcome.FINAL or target not in self._host.fresh:
+            return
+        with contextlib.suppress(OperationFailed):  # what was wrong before matters more
+            await on_disk("volume directory", disk.remove_volume, target, data)
+            self._host.fresh.discard(target)
+
+    async def _unmount(self, path: str) -> None:
+        try:
+            async with asyncio.timeout(UNMOUNT_S):
+                await self._threads.run(disk.force_unmount, path)
+        except TimeoutError:
+            text = f"{path} could not be unmounted within {UNMOUNT_S:g}s"
+            raise OperationFailed(Outcome.UNCERTAIN, text) from None
+        except OSError as error:
+            text = f"{path} could not be unmounted: {error.strerror}"
+            raise OperationFailed(Outcome.UNCERTAIN, text) from None
+
+    async def _remove(self, target: str, data: str, why: str) -> None:
+        try:
+            await on_disk("volume directory", disk.remove_volume, target, data)
+        except OperationFailed as error:
+            text = f"{why}, but its directory cannot be removed: {error.message}"
+            raise OperationFailed(Outcome.UNCERTAIN, text) from None
+        self._host.fresh.discard(target)
+
+
+def files_of(path: str) -> VolumeData | None:
+    """vol_data.json, if there is one that can be read."""
+    try:
+        return files.read(path)
+    except files.DataUnreadable:
+        return None
+
+
+def _looked_at(target: str, driver: str) -> bool:
+    """Whether a published target can have SELinux labels. Raises OSError: there is none."""
+    whole = Path(target)
+    with os.scandir(whole.parent) as entries:  # asks the directory, not what is mounted in it
+        if not any(entry.name == whole.name for entry in entries):
+            text = f"driver {driver} says it is published, but there is nothing"
+            raise OSError(None, text, target)
+    return disk.has_labels(target)

@@ -1,0 +1,90 @@
+"""What every operation on a CSI volume needs: drivers, their objects, credentials and paths."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kubeletpy.volumes.csi.credentials import Credentials
+from kubeletpy.volumes.csi.driver_object import DriverObject
+from kubeletpy.volumes.csi.driver_objects import DriverObjects
+from kubeletpy.volumes.csi.drivers import Drivers
+from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.plugin import OperationFailed, Outcome, PodUse
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.csi.client import NodeClient
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+POD_INFO = "csi.storage.k8s.io/"
+
+
+@dataclass(slots=True)
+class CsiHost:
+    """One node."""
+
+    node_name: str
+    paths: CsiPaths
+    drivers: Drivers
+    objects: DriverObjects
+    credentials: Credentials
+    fresh: set[str] = field(default_factory=set)
+    """Targets that had nothing of a volume before this process: what failed there is taken back."""
+
+    def client(self, driver: str) -> NodeClient:
+        """A driver's. Raises OperationFailed: it is not registered."""
+        found = self.drivers.get(driver)
+        if found is None:
+            raise OperationFailed(Outcome.TRANSIENT, not_registered(driver))
+        return found.client
+
+    def object(self, driver: str) -> DriverObject:
+        """What the cluster says of a driver. Raises OperationFailed: that is not known yet."""
+        found = self.objects.get(driver)
+        if found is None:
+            raise OperationFailed(Outcome.TRANSIENT, self.objects.problem)
+        return found
+
+
+def not_registered(driver: str) -> str:
+    """The kubelet's words."""
+    return f"driver name {driver} not found in the list of registered CSI drivers"
+
+
+def texts(found: Any) -> dict[str, str]:
+    """An object's map of strings."""
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+
+
+def pod_info(use: PodUse, *, inline: bool) -> dict[str, str]:
+    """What a driver may want to know of the pod (podInfoOnMount)."""
+    return {
+        f"{POD_INFO}pod.name": use.name,
+        f"{POD_INFO}pod.namespace": use.namespace,
+        f"{POD_INFO}pod.uid": use.uid,
+        f"{POD_INFO}serviceAccount.name": use.service_account,
+        f"{POD_INFO}ephemeral": json.dumps(inline),
+    }
+
+
+def selinux_option(context: str | None) -> tuple[str, ...]:
+    """The mount option of an SELinux context."""
+    return (f'context="{context}"',) if context else ()
+
+
+async def on_disk(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Work in a thread; ``what`` names it in errors. Raises OperationFailed."""
+    try:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    except UnsafePath as error:
+        raise OperationFailed(Outcome.FINAL, f"{what}: {error}") from None
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        text = f"{what}: {error.strerror or error}{where}"
+        raise OperationFailed(Outcome.UNCERTAIN, text) from None

@@ -1,0 +1,161 @@
+"""Names and paths of CSI volumes: the kubelet's own, so that a node can change to and from it.
+
+Pure. Names come from the API and from drivers: one that could lead elsewhere is refused. Source:
+docs/reference/behaviour-storage.md, sc1, sc3, si1, sj.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from kubeletpy.volumes.paths import safe_name
+
+PLUGIN = "kubernetes.io/csi"
+DIRECTORY = "kubernetes.io~csi"
+DATA_FILE = "vol_data.json"
+PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
+
+
+def attachment_name(handle: str, driver: str, node: str) -> str:
+    """Name of the VolumeAttachment of a volume on a node."""
+    return f"csi-{_sha256(handle + driver + node)}"
+
+
+def inline_handle(pod_uid: str, volume: str) -> str:
+    """Handle of a volume that is written in the pod's own spec."""
+    return f"csi-{_sha256(pod_uid + volume)}"
+
+
+def unique_name(driver: str, handle: str) -> str:
+    """Of a volume that outlives pods."""
+    return f"{PLUGIN}/{driver}^{handle}"
+
+
+def inline_unique_name(pod_uid: str, volume: str) -> str:
+    """Of a volume of one pod."""
+    return f"{PLUGIN}/{pod_uid}-{volume}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _part(name: str) -> str:
+    return safe_name(name.replace("/", "~"))
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemPaths:
+    """A volume of one pod."""
+
+    directory: str
+
+    @property
+    def target(self) -> str:
+        """Where the driver mounts it."""
+        return f"{self.directory}/mount"
+
+    @property
+    def data(self) -> str:
+        """Its vol_data.json."""
+        return f"{self.directory}/{DATA_FILE}"
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPaths:
+    """A volume of the node."""
+
+    directory: str
+
+    @property
+    def target(self) -> str:
+        """Where the driver stages it."""
+        return f"{self.directory}/globalmount"
+
+    @property
+    def data(self) -> str:
+        """Its vol_data.json."""
+        return f"{self.directory}/{DATA_FILE}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPaths:
+    """A block volume of the node, and what its pods have of it."""
+
+    directory: str
+    """``{root}/plugins/kubernetes.io/csi/volumeDevices``"""
+    name: str
+
+    @property
+    def staging(self) -> str:
+        """Where the driver stages it."""
+        return f"{self.directory}/staging/{self.name}"
+
+    @property
+    def publish_dir(self) -> str:
+        """Where the driver publishes it to pods."""
+        return f"{self.directory}/publish/{self.name}"
+
+    def publish(self, pod_uid: str) -> str:
+        """Where the driver publishes it to one pod."""
+        return f"{self.publish_dir}/{safe_name(pod_uid)}"
+
+    @property
+    def top(self) -> str:
+        """What is kept of it."""
+        return f"{self.directory}/{self.name}"
+
+    @property
+    def map_dir(self) -> str:
+        """Where its device is bound for pods."""
+        return f"{self.top}/dev"
+
+    def map(self, pod_uid: str) -> str:
+        """The device as bound for one pod."""
+        return f"{self.map_dir}/{safe_name(pod_uid)}"
+
+    @property
+    def data(self) -> str:
+        """Its vol_data.json."""
+        return f"{self.top}/data/{DATA_FILE}"
+
+
+@dataclass(frozen=True, slots=True)
+class CsiPaths:
+    """All paths below the kubelet's root directory. Each raises UnsafePath."""
+
+    root: str
+
+    @property
+    def staging_root(self) -> str:
+        """Staged volumes, by driver; also those of block volumes."""
+        return f"{self.root}/plugins/{PLUGIN}"
+
+    @property
+    def block_root(self) -> str:
+        """Block volumes."""
+        return f"{self.staging_root}/volumeDevices"
+
+    @property
+    def pods(self) -> str:
+        """The pods' directories."""
+        return f"{self.root}/pods"
+
+    def filesystem(self, pod_uid: str, spec_name: str) -> FilesystemPaths:
+        """A volume of a pod."""
+        pod = f"{self.pods}/{safe_name(pod_uid)}"
+        return FilesystemPaths(f"{pod}/volumes/{DIRECTORY}/{_part(spec_name)}")
+
+    def staging(self, driver: str, handle: str) -> StagingPaths:
+        """A volume of the node."""
+        return StagingPaths(f"{self.staging_root}/{safe_name(driver)}/{_sha256(handle)}")
+
+    def block(self, spec_name: str) -> BlockPaths:
+        """A block volume."""
+        return BlockPaths(self.block_root, _part(spec_name))
+
+    def block_link(self, pod_uid: str, spec_name: str) -> str:
+        """The link that a pod's containers get their device from."""
+        pod = f"{self.pods}/{safe_name(pod_uid)}"
+        return f"{pod}/volumeDevices/{DIRECTORY}/{_part(spec_name)}"

@@ -1,0 +1,156 @@
+"""Tells the cluster of a node's CSI drivers, and that it is ready for them.
+
+One write at a time, and each writes all that is known, so that whatever failed before is in the
+next; a driver's end that could not be told is told again. Source:
+docs/reference/behaviour-storage.md, sm2, sm3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from kubeletpy.kubeapi.errors import ApiError, NotFound, Unavailable
+from kubeletpy.kubeapi.limits import jittered_waits
+from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi
+from kubeletpy.volumes.csi.node_object import (
+    NOT_INITIALIZED,
+    DriverOnNode,
+    NodeObjectConflict,
+    changed_csi_node,
+    new_csi_node,
+    node_patch,
+    owned_by,
+)
+
+log = logging.getLogger(__name__)
+
+WAITS_S = (0.01, 0.05, 0.25)
+"""Before each new try of one write, and up to a tenth longer by chance."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 30.0
+"""Between writes that nobody waits for."""
+
+
+class NodeNotTold(Exception):
+    """The cluster could not be told of a driver; the text says why."""
+
+
+class CsiNodeWriter:
+    """The CSINode object, and what the Node object says of drivers."""
+
+    def __init__(
+        self, node_name: str, kube_api: KubeApi | None, *, rng: random.Random | None = None
+    ) -> None:
+        """``kube_api`` None: standalone, there is nobody to tell."""
+        self._name = node_name
+        self._api = kube_api
+        self._rng = rng or random.Random()
+        self._present: dict[str, DriverOnNode] = {}
+        self._gone: set[str] = set()
+        self._writing = asyncio.Lock()
+        self._untold = asyncio.Event()
+        self._ready = kube_api is None
+        self._when_ready: Callable[[], None] = lambda: None
+
+    @property
+    def problem(self) -> str:
+        """Why the node is not ready for volumes; empty: it is."""
+        return "" if self._ready else NOT_INITIALIZED
+
+    def on_ready(self, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called once the CSINode exists."""
+        self._when_ready = tell
+
+    async def run(self) -> None:
+        """Make the CSINode exist, then repeat what could not be told, until cancelled."""
+        self._untold.set()
+        while True:
+            await self._untold.wait()
+            waits = jittered_waits(_FIRST_WAIT_S, _LONGEST_WAIT_S, self._rng)
+            while self._untold.is_set():
+                try:
+                    await self._write()
+                except (ApiError, NodeObjectConflict) as error:
+                    log.debug("CSINode not written", extra={"why": str(error)})
+                    await asyncio.sleep(next(waits))
+
+    async def install(self, driver: DriverOnNode) -> None:
+        """Tell of a driver. Raises NodeNotTold; then it is as if it had never been there."""
+        before = self._present.get(driver.name)
+        self._present[driver.name] = driver
+        self._gone.discard(driver.name)
+        try:
+            await self._tries(driver.name)
+        except BaseException as error:
+            # the next write takes back what may have been written
+            if self._present.get(driver.name) is driver:
+                self._take_away(driver.name)
+                if before is not None:
+                    self._gone.discard(driver.name)
+                    self._present[driver.name] = before
+            if isinstance(error, ApiError | NodeObjectConflict):
+                raise NodeNotTold(f"driver {driver.name}: {error}") from None
+            raise
+
+    async def uninstall(self, name: str) -> None:
+        """Tell that a driver is gone; when that fails it is told later."""
+        self._take_away(name)
+        try:
+            await self._tries()
+        except (ApiError, NodeObjectConflict) as error:
+            extra = {"driver": name, "why": str(error)}
+            log.warning("the end of a CSI driver could not be told yet", extra=extra)
+
+    def _take_away(self, name: str) -> None:
+        self._present.pop(name, None)
+        self._gone.add(name)
+        self._untold.set()
+
+    async def _tries(self, subject: str = "") -> None:
+        for wait in (*WAITS_S, None):
+            try:
+                await self._write(subject)
+                return
+            except ApiError:
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait * self._rng.uniform(1, 1.1))
+
+    async def _write(self, subject: str = "") -> None:
+        """Bring both objects in line. Raises ApiError, NodeObjectConflict."""
+        if self._api is None:
+            self._untold.clear()
+            return
+        async with self._writing:
+            self._untold.clear()
+            gone = set(self._gone)
+            try:
+                await self._write_objects(self._api, subject)
+            except BaseException:
+                self._untold.set()
+                raise
+            self._gone -= gone
+        if not self._ready:
+            self._ready = True
+            self._when_ready()
+
+    async def _write_objects(self, api: KubeApi, subject: str) -> None:
+        node = await api.get(NODES, self._name)
+        patch = node_patch(node, self._present, self._gone, subject)
+        if patch is not None:
+            await api.patch(NODES, self._name, patch, subresource="status")
+        uid = (node.get("metadata") or {}).get("uid") or ""
+        try:
+            found = await api.get(CSINODES, self._name)
+        except NotFound:
+            await api.create(CSINODES, new_csi_node(self._name, uid, self._present))
+            return
+        if not owned_by(found, uid):
+            its = (found.get("metadata") or {}).get("uid")
+            await api.delete(CSINODES, self._name, uid=its)
+            raise Unavailable(f"CSINode {self._name} was of another Node object; it is made anew")
+        changed = changed_csi_node(found, self._present, self._gone)
+        if changed is not None:
+            await api.update(CSINODES, changed)

@@ -1,0 +1,138 @@
+"""The requests of the Node service, from what is known of a volume.
+
+Pure. Imports the CSI messages: load it with the first driver. Source:
+docs/reference/behaviour-storage.md, sk; docs/reference/csi-v1.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.remote.generated import csi_pb2 as csi
+
+AccessMode = csi.VolumeCapability.AccessMode
+_MULTI_NODE = {
+    "ReadOnlyMany": AccessMode.MULTI_NODE_READER_ONLY,
+    "ReadWriteMany": AccessMode.MULTI_NODE_MULTI_WRITER,
+}
+_SINGLE_NODE = {
+    "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
+    "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
+}
+"""Of drivers that tell several writers of a node from one; others know one kind only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a volume is used.
+
+    Attributes:
+        mode: Kubernetes' name of the access mode; inline volumes have ``ReadWriteOnce``.
+        block: as a device; then the rest is empty.
+        group: the pod's fsGroup, for drivers that apply it themselves.
+    """
+
+    mode: str = "ReadWriteOnce"
+    block: bool = False
+    fs_type: str = ""
+    flags: tuple[str, ...] = ()
+    group: int | None = None
+
+
+def access_mode(name: str, *, multi_writer: bool) -> csi.VolumeCapability.AccessMode.Mode:
+    """The CSI's word for an access mode.
+
+    ``multi_writer``: the driver has SINGLE_NODE_MULTI_WRITER. Raises ValueError for an unknown one.
+    """
+    if name in _MULTI_NODE:
+        return _MULTI_NODE[name]
+    if name not in _SINGLE_NODE:
+        raise ValueError(f"access mode {name!r} is unknown")
+    return _SINGLE_NODE[name] if multi_writer else AccessMode.SINGLE_NODE_WRITER
+
+
+def capability(access: Access, *, multi_writer: bool) -> csi.VolumeCapability:
+    """What a volume is asked to be. Raises ValueError."""
+    mode = AccessMode(mode=access_mode(access.mode, multi_writer=multi_writer))
+    if access.block:
+        return csi.VolumeCapability(access_mode=mode, block=csi.VolumeCapability.BlockVolume())
+    mount = csi.VolumeCapability.MountVolume(
+        fs_type=access.fs_type,
+        mount_flags=access.flags,
+        volume_mount_group="" if access.group is None else str(access.group),
+    )
+    return csi.VolumeCapability(access_mode=mode, mount=mount)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What stage and publish say of a volume.
+
+    Attributes:
+        publish_context: the VolumeAttachment's attachmentMetadata.
+        context: the attributes, and for publish pod info and tokens.
+    """
+
+    handle: str
+    access: Access
+    publish_context: Mapping[str, str] = field(default_factory=dict, repr=False)
+    context: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def stage(volume: Volume, staging: str, *, multi_writer: bool) -> csi.NodeStageVolumeRequest:
+    """NodeStageVolume. Raises ValueError."""
+    return csi.NodeStageVolumeRequest(
+        volume_id=volume.handle,
+        publish_context=volume.publish_context,
+        staging_target_path=staging,
+        volume_capability=capability(volume.access, multi_writer=multi_writer),
+        secrets=volume.secrets,
+        volume_context=volume.context,
+    )
+
+
+def publish(
+    volume: Volume, staging: str, target: str, *, read_only: bool, multi_writer: bool
+) -> csi.NodePublishVolumeRequest:
+    """NodePublishVolume; ``staging`` is empty for what is not staged. Raises ValueError."""
+    return csi.NodePublishVolumeRequest(
+        volume_id=volume.handle,
+        publish_context=volume.publish_context,
+        staging_target_path=staging,
+        target_path=target,
+        volume_capability=capability(volume.access, multi_writer=multi_writer),
+        readonly=read_only,
+        secrets=volume.secrets,
+        volume_context=volume.context,
+    )
+
+
+def unpublish(handle: str, target: str) -> csi.NodeUnpublishVolumeRequest:
+    """NodeUnpublishVolume."""
+    return csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
+
+
+def unstage(handle: str, staging: str) -> csi.NodeUnstageVolumeRequest:
+    """NodeUnstageVolume."""
+    return csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=staging)
+
+
+def expand(
+    volume: Volume, path: str, staging: str, size: int, *, multi_writer: bool
+) -> csi.NodeExpandVolumeRequest:
+    """NodeExpandVolume to ``size`` bytes. Raises ValueError."""
+    return csi.NodeExpandVolumeRequest(
+        volume_id=volume.handle,
+        volume_path=path,
+        capacity_range=csi.CapacityRange(required_bytes=size),
+        staging_target_path=staging,
+        volume_capability=capability(volume.access, multi_writer=multi_writer),
+        secrets=volume.secrets,
+    )
+
+
+def stats(handle: str, path: str) -> csi.NodeGetVolumeStatsRequest:
+    """NodeGetVolumeStats."""
+    return csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path)

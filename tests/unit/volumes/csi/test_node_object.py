@@ -1,0 +1,200 @@
+"""What the cluster reads of a node's drivers, and how it gets there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from kubeletpy.kubeapi.errors import Conflict, Unavailable
+from kubeletpy.kubeapi.protocol import CSINODES, NODES
+from kubeletpy.volumes.csi.node_object import (
+    ANNOTATION,
+    MIGRATED,
+    MIGRATED_ANNOTATION,
+    DriverOnNode,
+    NodeObjectConflict,
+    changed_csi_node,
+    new_csi_node,
+    node_patch,
+    owned_by,
+)
+from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotTold
+from tests.virtual_time import on_virtual_time, settle
+
+from .cluster import Cluster
+
+A = DriverOnNode("a", "node-a", 3, {"zone": "1"})
+B = DriverOnNode("b", "node-b", None, {})
+
+
+def node(annotation: str | None = None, **labels: str) -> dict[str, Any]:
+    annotations = {ANNOTATION: annotation} if annotation else {}
+    return {"metadata": {"name": "n", "annotations": annotations, "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("before", "present", "gone", "patch"),
+    [
+        (node(), {}, set(), None),
+        (node(), {"b": B}, set(), {"annotations": {ANNOTATION: '{"b":"node-b"}'}}),
+        (
+            node(),
+            {"a": A},
+            set(),
+            {"annotations": {ANNOTATION: '{"a":"node-a"}'}, "labels": {"zone": "1"}},
+        ),
+        (node('{"a":"node-a"}', zone="1"), {"a": A}, set(), None),
+        (
+            node('{"a":"old","c":"other"}', zone="1"),
+            {"a": A},
+            set(),
+            {"annotations": {ANNOTATION: '{"a":"node-a","c":"other"}'}},
+        ),
+        (node('{"a":"node-a"}', zone="1"), {}, {"a"}, {"annotations": {ANNOTATION: None}}),
+        (node("{torn", zone="1"), {"b": B}, set(), {"annotations": {ANNOTATION: '{"b":"node-b"}'}}),
+        (
+            node(zone="2"),
+            {"a": A},
+            set(),
+            {"annotations": {ANNOTATION: '{"a":"node-a"}'}},
+        ),
+    ],
+)
+def test_node_patch(before: Any, present: Any, gone: set[str], patch: Any) -> None:
+    made = node_patch(before, present, gone)
+    assert made == (None if patch is None else {"metadata": patch})
+
+
+def test_a_label_of_another_value_is_not_changed() -> None:
+    with pytest.raises(NodeObjectConflict, match="topology value collision: driver a"):
+        node_patch(node(zone="2"), {"a": A}, set(), subject="a")
+
+
+def test_a_new_csi_node() -> None:
+    made = new_csi_node("n", "uid", {"a": A, "b": B})
+    assert made["metadata"]["annotations"] == {MIGRATED_ANNOTATION: MIGRATED}
+    assert MIGRATED.split(",") == sorted(MIGRATED.split(","))
+    assert len(MIGRATED.split(",")) == 7
+    assert made["spec"]["drivers"] == [
+        {"name": "a", "nodeID": "node-a", "topologyKeys": ["zone"], "allocatable": {"count": 3}},
+        {"name": "b", "nodeID": "node-b", "topologyKeys": []},
+    ]
+    assert owned_by(made, "uid")
+    assert not owned_by(made, "another")
+
+
+def test_what_is_as_it_should_be_is_not_written() -> None:
+    found = new_csi_node("n", "uid", {"a": A, "b": B})
+    assert changed_csi_node(found, {"a": A, "b": B}, set()) is None
+    assert changed_csi_node(found, {"b": B}, set()) is None
+
+
+def test_entries_of_others_stay_and_what_changes_goes_to_the_end() -> None:
+    found = new_csi_node("n", "uid", {"a": A, "b": B})
+    other = DriverOnNode("a", "elsewhere", 3, {"zone": "1"})
+    changed = changed_csi_node(found, {"a": other}, set())
+    assert changed is not None
+    assert [(d["name"], d["nodeID"]) for d in changed["spec"]["drivers"]] == [
+        ("b", "node-b"),
+        ("a", "elsewhere"),
+    ]
+    changed = changed_csi_node(found, {}, {"a"})
+    assert changed is not None
+    assert [d["name"] for d in changed["spec"]["drivers"]] == ["b"]
+
+
+def names(cluster: Cluster) -> list[str]:
+    return [each["name"] for each in cluster.get_now(CSINODES, "n")["spec"]["drivers"]]
+
+
+def make(cluster: Cluster) -> CsiNodeWriter:
+    return CsiNodeWriter("n", cluster, rng=random.Random(1))
+
+
+@on_virtual_time
+async def test_the_node_is_ready_once_there_is_a_csi_node() -> None:
+    cluster = Cluster()
+    cluster.down = Unavailable("not yet")
+    writer, ready = make(cluster), asyncio.Event()
+    writer.on_ready(ready.set)
+    assert writer.problem == "CSINode is not yet initialized"
+    running = asyncio.create_task(writer.run())
+    await asyncio.sleep(5)
+    assert writer.problem
+    cluster.down = None
+    await ready.wait()
+    assert writer.problem == ""
+    assert names(cluster) == []
+    running.cancel()
+    assert CsiNodeWriter("n", None).problem == ""
+
+
+@on_virtual_time
+async def test_a_driver_comes_and_goes() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    await writer.install(A)
+    found = cluster.get_now(NODES, "n")["metadata"]
+    assert json.loads(found["annotations"][ANNOTATION]) == {"a": "node-a"}
+    assert found["labels"] == {"zone": "1"}
+    assert names(cluster) == ["a"]
+    await writer.uninstall("a")
+    found = cluster.get_now(NODES, "n")["metadata"]
+    assert found["annotations"] == {}
+    assert found["labels"] == {"zone": "1"}
+    assert names(cluster) == []
+
+
+@on_virtual_time
+async def test_a_write_is_tried_four_times() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    cluster.refusals = [Conflict("stale")] * 3
+    await writer.install(B)
+    assert names(cluster) == ["b"]
+    cluster.refusals = [Unavailable("away")] * 4
+    with pytest.raises(NodeNotTold, match="driver a: away"):
+        await writer.install(A)
+    await writer.install(B)
+    assert names(cluster) == ["b"]
+
+
+@on_virtual_time
+async def test_an_end_that_could_not_be_told_is_told_later() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    running = asyncio.create_task(writer.run())
+    await writer.install(A)
+    cluster.down = Unavailable("away")
+    await writer.uninstall("a")
+    assert names(cluster) == ["a"]
+    cluster.down = None
+    await asyncio.sleep(60)
+    assert names(cluster) == []
+    running.cancel()
+
+
+@on_virtual_time
+async def test_the_csi_node_of_a_node_that_was_deleted_is_made_anew() -> None:
+    cluster = Cluster()
+    cluster.put(CSINODES, "n", **new_csi_node("n", "old", {"b": B}))
+    writer = make(cluster)
+    await writer.install(A)
+    assert names(cluster) == ["a"]
+    assert cluster.get_now(CSINODES, "n")["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
+
+
+@on_virtual_time
+async def test_a_collision_is_final_and_takes_nothing_from_others() -> None:
+    cluster = Cluster(zone="2")
+    writer = make(cluster)
+    await writer.install(B)
+    with pytest.raises(NodeNotTold, match="collision"):
+        await writer.install(A)
+    await settle()
+    await writer.install(B)
+    assert names(cluster) == ["b"]

@@ -1,0 +1,287 @@
+"""Tables: names, versions, CSIDriver objects, requests, answers and error classes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.volumes.csi import answers, driver_object, requests
+from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
+from kubeletpy.volumes.csi.driver_object import (
+    ABSENT,
+    DriverObject,
+    GroupPolicy,
+    TokenRequest,
+    gives_to_group,
+    lifecycle_problem,
+)
+from kubeletpy.volumes.csi.names import CsiPaths, attachment_name, inline_handle
+from kubeletpy.volumes.csi.requests import Access, Volume
+from kubeletpy.volumes.csi.versions import Version, highest_supported
+from kubeletpy.volumes.paths import UnsafePath
+from kubeletpy.volumes.plugin import ExpansionProblem, Outcome, VolumeStats
+
+PATHS = CsiPaths("/k")
+
+
+def test_names() -> None:
+    key = hashlib.sha256(b"h").hexdigest()
+    assert attachment_name("h", "d", "n") == "csi-" + hashlib.sha256(b"hdn").hexdigest()
+    assert inline_handle("u", "v") == "csi-" + hashlib.sha256(b"uv").hexdigest()
+    assert PATHS.filesystem("u", "pv").target == "/k/pods/u/volumes/kubernetes.io~csi/pv/mount"
+    assert (
+        PATHS.filesystem("u", "pv").data == "/k/pods/u/volumes/kubernetes.io~csi/pv/vol_data.json"
+    )
+    assert PATHS.staging("d", "h").target == f"/k/plugins/kubernetes.io/csi/d/{key}/globalmount"
+    assert PATHS.staging("d", "h").data == f"/k/plugins/kubernetes.io/csi/d/{key}/vol_data.json"
+    block, top = PATHS.block("pv"), "/k/plugins/kubernetes.io/csi/volumeDevices"
+    assert block.data == f"{top}/pv/data/vol_data.json"
+    assert block.map("u") == f"{top}/pv/dev/u"
+    assert block.staging == f"{top}/staging/pv"
+    assert block.publish("u") == f"{top}/publish/pv/u"
+    assert PATHS.block_link("u", "pv") == "/k/pods/u/volumeDevices/kubernetes.io~csi/pv"
+
+
+@pytest.mark.parametrize("name", ["", "..", ".", "a\0b", "x" * 256])
+def test_names_that_lead_elsewhere(name: str) -> None:
+    with pytest.raises(UnsafePath):
+        PATHS.staging(name, "h")
+    with pytest.raises(UnsafePath):
+        PATHS.filesystem("u", name)
+
+
+def test_a_slash_in_a_name_makes_no_directory() -> None:
+    assert PATHS.filesystem("u", "a/../b").directory.endswith("/a~..~b")
+
+
+@pytest.mark.parametrize(
+    ("versions", "highest"),
+    [
+        (["1.0.0"], (1, 0, 0)),
+        (["0.3.0", "1.2.0", "1.10.0"], (1, 10, 0)),
+        (["v1.1.0-rc1"], (1, 1, 0)),
+        (["2.0.0", "1.0.0"], (1, 0, 0)),
+        (["0.3.0"], None),
+        (["2.0.0"], None),
+        (["one", "", "1", "1." + "9" * 5000], None),
+        ([], None),
+    ],
+)
+def test_versions(versions: list[str], highest: Version | None) -> None:
+    assert highest_supported(versions) == highest
+
+
+READ_WRITE_ONCE = GroupPolicy.READ_WRITE_ONCE_WITH_FS_TYPE
+
+
+@pytest.mark.parametrize(
+    ("spec", "rules"),
+    [
+        (None, ABSENT),
+        ({}, DriverObject(group_policy=None)),
+        ({"attachRequired": False, "fsGroupPolicy": "None"},
+         DriverObject(attach_required=False, group_policy=GroupPolicy.NONE)),
+        ({"podInfoOnMount": True, "requiresRepublish": True, "seLinuxMount": True,
+          "fsGroupPolicy": "File", "volumeLifecycleModes": ["Ephemeral", 3]},
+         DriverObject(pod_info=True, republish=True, selinux_mount=True,
+                      group_policy=GroupPolicy.FILE, lifecycles=frozenset({"Ephemeral"}))),
+        ({"fsGroupPolicy": "ReadWriteOnceWithFSType", "serviceAccountTokenInSecrets": True,
+          "tokenRequests": [{"audience": "a", "expirationSeconds": 700}, {}, "nonsense"]},
+         DriverObject(tokens_in_secrets=True,
+                      tokens=(TokenRequest("a", 700), TokenRequest("", 3600)))),
+        ({"fsGroupPolicy": "ReadWriteOnceWithFSType", "nodeAllocatableUpdatePeriodSeconds": 3},
+         DriverObject(allocatable_period=10.0)),
+        ({"fsGroupPolicy": ["x"]}, DriverObject(group_policy=None)),
+    ],
+)  # fmt: skip
+def test_driver_objects(spec: Any, rules: DriverObject) -> None:
+    assert driver_object.read(None if spec is None else {"spec": spec}) == rules
+
+
+@pytest.mark.parametrize(
+    ("policy", "fs_type", "inline", "modes", "gives"),
+    [
+        (GroupPolicy.NONE, "ext4", False, ("ReadWriteOnce",), False),
+        (GroupPolicy.FILE, "", False, ("ReadWriteMany",), True),
+        (READ_WRITE_ONCE, "ext4", False, ("ReadWriteOnce",), True),
+        (READ_WRITE_ONCE, "ext4", False, ("ReadWriteMany", "ReadWriteOncePod"), True),
+        (READ_WRITE_ONCE, "ext4", False, ("ReadWriteMany",), False),
+        (READ_WRITE_ONCE, "", False, ("ReadWriteOnce",), False),
+        (READ_WRITE_ONCE, "ext4", True, (), True),
+        (READ_WRITE_ONCE, "", True, (), False),
+    ],
+)
+def test_who_gives_to_the_group(
+    policy: GroupPolicy, fs_type: str, inline: bool, modes: tuple[str, ...], gives: bool
+) -> None:
+    assert gives_to_group(policy, fs_type=fs_type, inline=inline, access_modes=modes) is gives
+
+
+def test_lifecycles() -> None:
+    assert lifecycle_problem("d", ABSENT, inline=False) == ""
+    assert "'Ephemeral' not supported by driver d" in lifecycle_problem("d", ABSENT, inline=True)
+    both = DriverObject(lifecycles=frozenset({"Ephemeral"}))
+    assert lifecycle_problem("d", both, inline=True) == ""
+    assert "'Persistent' not supported" in lifecycle_problem("d", both, inline=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "single", "multi"),
+    [
+        ("ReadWriteOnce", "SINGLE_NODE_WRITER", "SINGLE_NODE_MULTI_WRITER"),
+        ("ReadWriteOncePod", "SINGLE_NODE_WRITER", "SINGLE_NODE_SINGLE_WRITER"),
+        ("ReadOnlyMany", "MULTI_NODE_READER_ONLY", "MULTI_NODE_READER_ONLY"),
+        ("ReadWriteMany", "MULTI_NODE_MULTI_WRITER", "MULTI_NODE_MULTI_WRITER"),
+    ],
+)
+def test_access_modes(mode: str, single: str, multi: str) -> None:
+    names = csi.VolumeCapability.AccessMode.Mode.Name
+    assert names(requests.access_mode(mode, multi_writer=False)) == single
+    assert names(requests.access_mode(mode, multi_writer=True)) == multi
+    with pytest.raises(ValueError, match="unknown"):
+        requests.access_mode("Sometimes", multi_writer=False)
+
+
+VOLUME = Volume(
+    "h",
+    Access("ReadWriteOnce", fs_type="xfs", flags=("noatime",), group=7),
+    publish_context={"device": "x"},
+    context={"a": "1"},
+    secrets={"k": "s"},
+)
+
+
+def test_requests() -> None:
+    wanted = csi.VolumeCapability(
+        mount=csi.VolumeCapability.MountVolume(
+            fs_type="xfs", mount_flags=["noatime"], volume_mount_group="7"
+        ),
+        access_mode=csi.VolumeCapability.AccessMode(mode="SINGLE_NODE_WRITER"),
+    )
+    both = {
+        "volume_id": "h",
+        "publish_context": {"device": "x"},
+        "volume_capability": wanted,
+        "secrets": {"k": "s"},
+        "volume_context": {"a": "1"},
+        "staging_target_path": "/stage",
+    }
+    assert requests.stage(VOLUME, "/stage", multi_writer=False) == csi.NodeStageVolumeRequest(
+        **both  # type: ignore[arg-type]
+    )
+    assert requests.publish(
+        VOLUME, "/stage", "/target", read_only=True, multi_writer=False
+    ) == csi.NodePublishVolumeRequest(**both, target_path="/target", readonly=True)  # type: ignore[arg-type]
+    assert requests.expand(
+        VOLUME, "/target", "/stage", 9, multi_writer=False
+    ) == csi.NodeExpandVolumeRequest(
+        volume_id="h",
+        volume_path="/target",
+        staging_target_path="/stage",
+        capacity_range=csi.CapacityRange(required_bytes=9),
+        volume_capability=wanted,
+        secrets={"k": "s"},
+    )
+    assert requests.unpublish("h", "/t") == csi.NodeUnpublishVolumeRequest(
+        volume_id="h", target_path="/t"
+    )
+    assert requests.unstage("h", "/s") == csi.NodeUnstageVolumeRequest(
+        volume_id="h", staging_target_path="/s"
+    )
+    assert requests.stats("h", "/t") == csi.NodeGetVolumeStatsRequest(
+        volume_id="h", volume_path="/t"
+    )
+
+
+def test_a_device_has_no_file_system() -> None:
+    made = requests.capability(Access("ReadWriteMany", block=True, fs_type="x"), multi_writer=True)
+    assert made.WhichOneof("access_type") == "block"
+
+
+UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"}
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_error_classes(code: Code) -> None:
+    expected = Outcome.UNCERTAIN if code.value in UNCERTAIN else Outcome.FINAL
+    assert answers.outcome_of(code, answered=True) is expected
+    assert answers.outcome_of(code, answered=False) is Outcome.UNCERTAIN
+    infeasible = code.value in {"INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND"}
+    problem = ExpansionProblem.INFEASIBLE if infeasible else ExpansionProblem.OTHER
+    if code is Code.FAILED_PRECONDITION:
+        problem = ExpansionProblem.IN_USE
+    assert answers.expansion_problem(code, answered=True) is problem
+    assert answers.expansion_problem(code, answered=False) is ExpansionProblem.OTHER
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        ({"node_id": "n"}, NodeInfo("n")),
+        ({"node_id": "n", "max_volumes_per_node": 3}, NodeInfo("n", 3)),
+        ({"node_id": "n", "max_volumes_per_node": 1 << 40}, NodeInfo("n", 2**31 - 1)),
+        (
+            {"node_id": "n", "max_volumes_per_node": -1},
+            NodeInfo("n", odd="max_volumes_per_node is -1"),
+        ),
+        (
+            {"node_id": "n", "accessible_topology": csi.Topology(segments={"z": "1"})},
+            NodeInfo("n", topology={"z": "1"}),
+        ),
+    ],
+)
+def test_node_info(told: dict[str, Any], read: NodeInfo) -> None:
+    assert answers.node_info(csi.NodeGetInfoResponse(**told)) == read
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"node_id": "x" * 257},
+        {"node_id": "a\nb"},
+        {
+            "node_id": "n",
+            "accessible_topology": csi.Topology(segments={str(n): "" for n in range(65)}),
+        },
+    ],
+)
+def test_node_info_that_cannot_be_used(told: dict[str, Any]) -> None:
+    with pytest.raises(BadAnswer):
+        answers.node_info(csi.NodeGetInfoResponse(**told))
+
+
+BYTES = csi.VolumeUsage(unit="BYTES", total=10, used=4, available=6)
+INODES = csi.VolumeUsage(unit="INODES", total=5, used=2, available=3)
+SICK = csi.VolumeCondition(abnormal=True, message="sick")
+
+
+def test_stats() -> None:
+    both = csi.NodeGetVolumeStatsResponse(
+        usage=[BYTES, INODES, csi.VolumeUsage()], volume_condition=SICK
+    )
+    numbers = (10, 4, 6, 5, 2, 3)
+    assert answers.volume_stats(both, condition=False) == VolumeStats(*numbers)
+    assert answers.volume_stats(both, condition=True) == VolumeStats(*numbers, True, "sick")
+    sick = csi.NodeGetVolumeStatsResponse(volume_condition=SICK)
+    assert answers.volume_stats(sick, condition=True).message == "sick"
+    with pytest.raises(BadAnswer, match="no usage"):
+        answers.volume_stats(sick, condition=False)
+    odd = csi.NodeGetVolumeStatsResponse(usage=[csi.VolumeUsage(unit="BYTES", used=-1)])
+    with pytest.raises(BadAnswer, match="below zero"):
+        answers.volume_stats(odd, condition=False)
+
+
+def test_capabilities_of_another_kind_are_passed_over() -> None:
+    rpc = csi.NodeServiceCapability.RPC
+    answer = csi.NodeGetCapabilitiesResponse(
+        capabilities=[
+            csi.NodeServiceCapability(),
+            csi.NodeServiceCapability(rpc=rpc(type=rpc.EXPAND_VOLUME)),
+        ]
+    )
+    assert answers.capabilities(answer) == {rpc.EXPAND_VOLUME}
