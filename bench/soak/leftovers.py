@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,11 +71,15 @@ def process(pid: int, tasks: str, heap: str) -> Process:
 
 
 def files(stand: Stand) -> set[str]:
-    """Everything below the agent's root and the pods' log directories."""
+    """Everything below the agent's root and the pods' log directories.
+
+    What goes away meanwhile is not there: the agent may be removing it.
+    """
     return {
-        str(path.relative_to(stand.directory))
+        str((Path(folder) / name).relative_to(stand.directory))
         for top in (stand.root_dir, stand.logs)
-        for path in top.rglob("*")
+        for folder, folders, names in os.walk(top)
+        for name in (*folders, *names)
     }
 
 
