@@ -28,6 +28,7 @@ class Fault:
         before: seconds before anything is done.
         after: seconds before the answer, when all is done.
         done: with ``code``: the work is done all the same.
+        skip: it works, and nothing is done.
         die: the process ends after the work (only of a driver that runs alone).
         answer: this instead of the driver's own answer, as it goes over the wire.
         times: how many calls; 0: all.
@@ -38,6 +39,7 @@ class Fault:
     before: float = 0.0
     after: float = 0.0
     done: bool = False
+    skip: bool = False
     die: bool = False
     answer: bytes | None = None
     times: int = 0

@@ -127,6 +127,8 @@ def _handler(
             await asyncio.sleep(fault.before)
         if fault.code and not fault.done:
             await end(fault, context)
+        if fault.skip:
+            return b""
         try:
             response = await asyncio.to_thread(work, request)
         except Refused as refused:
