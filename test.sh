@@ -3,12 +3,14 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit sim integration (all of them when none is named).
+# Sections: lint types imports generated docs wheel unit sim integration (all of them when none is
+# named), and mutation, which only runs when it is named.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
 #   ./test.sh integration tests/integration/environment
 #   ./test.sh sim --runs 1000        so many random histories with seeds that nobody has run
+#   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 
@@ -19,7 +21,7 @@ packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-
     docker-registry skopeo apache2-utils prometheus dbus)
 
 sections=()
-while [ $# -gt 0 ] && [[ " ${all[*]} " == *" $1 "* ]]; do
+while [ $# -gt 0 ] && [[ " ${all[*]} mutation " == *" $1 "* ]]; do
     sections+=("$1")
     shift
 done
@@ -36,7 +38,7 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]}" >&2
+    echo "test.sh: no section $1; there are: ${all[*]} mutation" >&2
     exit 2
     ;;
 esac
@@ -108,6 +110,7 @@ run_section() {
         echo "fresh histories have seeds from $KUBELETPY_SIM_FRESH on"
         tests tests/sim -n "${JOBS:-2}"
         ;;
+    mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
     integration)
         if [ "$(id -u)" -ne 0 ]; then
             echo "integration tests start containers: run ./test.sh as root" >&2

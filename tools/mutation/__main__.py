@@ -1,0 +1,190 @@
+"""Sample mutations of the pure modules and run the unit tests of their room against each.
+
+``python -m tools.mutation [--count 100] [--seed N] [--jobs 2] [--only PATH] [--list]``. Survivors
+are printed as diffs; more than 5 of 100 that are not in ``equivalent.toml`` are a failure. A run
+draws a seed and prints it. ``--only`` tries every mutation of one module or folder.
+
+Everything happens in a copy of the tree, which goes when the run ends, however it ends. Tests write
+where tests write: to a folder for temporary files, here one of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import functools
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.mutation import trial
+from tools.mutation.equivalent import Equivalents
+from tools.mutation.modules import near_tests, pure_modules, room_of, tests_of
+from tools.mutation.mutations import Mutation, mutations
+from tools.mutation.room import Room
+
+ALLOWED = 0.05
+"""Of the sample may survive."""
+COPIED = ("docs", "kubeletpy", "tests", "tools", "pyproject.toml", "README.md", "test.sh")
+_ENCLOSED = "KUBELETPY_MUTATION_DIR"
+
+
+def main() -> int:
+    """0 when few enough survive."""
+    arguments = _arguments()
+    directory = os.environ.get(_ENCLOSED)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if directory is None:
+        return _enclose(Path(__file__).parents[2])
+    os.chdir(Path(directory) / "tree")
+    return _run(arguments, Path.cwd())
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="how many mutations to try")
+    parser.add_argument("--seed", type=int, help="of the sample (drawn and printed)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
+    parser.add_argument("--only", metavar="PATH", help="all mutations of this module or folder")
+    parser.add_argument("--list", action="store_true", help="print the sample, run nothing")
+    return parser.parse_args()
+
+
+def _enclose(tree: Path) -> int:
+    """This program once more, on a copy, where only the copy's folder can be written."""
+    with tempfile.TemporaryDirectory(prefix="kubeletpy-mutation-") as name:
+        directory = Path(name)
+        for each in COPIED:
+            source = tree / each
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, directory / "tree" / each, ignore=ignored)
+            else:
+                shutil.copy(source, directory / "tree" / each)
+        (directory / "tmp").mkdir()
+        environment = os.environ | {
+            _ENCLOSED: name,
+            "TMPDIR": str(directory / "tmp"),
+            "PYTHONPATH": str(directory / "tree"),
+        }
+        command = [sys.executable, "-m", "tools.mutation", *sys.argv[1:]]
+        with subprocess.Popen(command, cwd=directory / "tree", env=environment) as process:
+            try:
+                return process.wait()
+            finally:
+                process.terminate()
+
+
+def _run(arguments: argparse.Namespace, tree: Path) -> int:
+    sources = {path: (tree / path).read_text() for path in pure_modules(tree)}
+    everything = [m for path, source in sources.items() for m in mutations(path, source)]
+    equivalents = Equivalents.read(tree / "tools" / "mutation" / "equivalent.toml")
+    if stale := equivalents.unknown(everything, sources):
+        print("equivalent.toml names mutations that there are not:", *stale, sep="\n  ")
+        return 1
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    if arguments.only:
+        sample = [m for m in everything if m.path.startswith(arguments.only)]
+        print(f"{len(sample)} mutations of {arguments.only}")
+    else:
+        sample = random.Random(seed).sample(everything, min(arguments.count, len(everything)))
+        print(
+            f"{len(sample)} of {len(everything)} mutations of {len(sources)} modules, --seed {seed}"
+        )
+    sample = [m for m in sample if not equivalents.has(m, sources[m.path])]
+    sample.sort(key=lambda m: (m.path, m.start))
+    if arguments.list:
+        for mutation in sample:
+            print(mutation.diff(sources[mutation.path]))
+        return 0
+    begin = time.monotonic()
+    survivors: list[Mutation] = []
+    trial.preload()
+    rooms: dict[str, list[Mutation]] = collections.defaultdict(list)
+    for mutation in sample:
+        rooms[room_of(mutation.path)].append(mutation)
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
+        tried = {
+            pool.submit(_survivors_of_room, room, found, sources, tree): room
+            for room, found in rooms.items()
+        }
+        for done in concurrent.futures.as_completed(tried):
+            found = done.result()
+            survivors += found
+            room = tried[done]
+            print(f"{room}: {len(found)} of {len(rooms[room])} survive", flush=True)
+            for mutation in found:
+                print(f"\n{mutation.path}:{mutation.line} {mutation.function}")
+                print(mutation.diff(sources[mutation.path]) + "\n", flush=True)
+    seconds = time.monotonic() - begin
+    print(f"{len(survivors)} of {len(sample)} survive ({seconds:.0f} s)")
+    return int(len(survivors) > ALLOWED * len(sample))
+
+
+def _survivors_of_room(
+    room: str, sample: list[Mutation], sources: dict[str, str], tree: Path
+) -> list[Mutation]:
+    """Those of one room that no test notices. Raises RuntimeError when a test is red as it is."""
+    log = tree.parent / "tmp" / f"log-{room}"
+    near = {m.path: near_tests(m.path, tree, sources) for m in sample}
+    tests = sorted({test for each in near.values() for test in each})
+    killed = _killed_in_place(Room(sample, sources, near), tests, log)
+    return [
+        mutation
+        for mutation, done in zip(sample, killed, strict=True)
+        if not done and _survives(mutation, sources[mutation.path], near[mutation.path], tree)
+    ]
+
+
+def _killed_in_place(room: Room, tests: list[str], log: Path) -> list[bool]:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            trial.redirect(log)
+            pytest.main([*trial.ARGUMENTS, *tests], plugins=[room])
+            os.write(writer, json.dumps([room.clean, room.killed]).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    clean, killed = json.loads(text or "[false, []]")
+    if not clean or len(killed) != len(room.mutations):
+        raise RuntimeError(f"red without a mutation:\n{log.read_text(errors='replace')}")
+    return list(killed)
+
+
+def _survives(mutation: Mutation, source: str, near: list[str], tree: Path) -> bool:
+    """No test notices it, loaded from scratch: neither the near ones nor the others of the room."""
+    module = trial.module_of(mutation.path)
+    finder = trial.Mutated(tree / mutation.path, module, mutation.apply(source))
+    log = tree.parent / "tmp" / f"log-{os.getpid()}"
+    if not trial.passes(near, finder, log):
+        return False
+    room = room_of(mutation.path)
+    others = tuple(test for test in tests_of(room, tree) if test not in near)
+    return not others or trial.passes(others, finder, log) or not _clean(others, log)
+
+
+@functools.cache
+def _clean(tests: tuple[str, ...], log: Path) -> bool:
+    """Whether tests that found a mutation pass without one."""
+    return trial.passes(tests, None, log)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

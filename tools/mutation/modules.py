@@ -1,0 +1,74 @@
+"""Which modules are mutated: those of the agent that declare themselves pure (see
+``tools/pure_contract.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tools.pure_contract import declared, read_source
+
+PACKAGE = "kubeletpy"
+LEFT_OUT = ("kubeletpy/api/types.py", "kubeletpy/localapi/", "kubeletpy/remote/generated/")
+"""Generated types, and the embedded API, which is no part of the agent."""
+
+
+def pure_modules(tree: Path) -> list[str]:
+    """Their files, from the tree's root."""
+    sources = {}
+    files = {}
+    for file in sorted((tree / PACKAGE).rglob("*.py")):
+        path = file.relative_to(tree)
+        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        files[module] = path.as_posix()
+        sources[module] = read_source(file.read_text())
+    found = (files[module] for module in declared(sources))
+    return sorted(path for path in found if not path.startswith(LEFT_OUT))
+
+
+def room_of(path: str) -> str:
+    """``kubeletpy/pods/qos.py``: ``pods``; ``kubeletpy/upkeep.py``: ``upkeep``."""
+    return Path(path).parts[1].removesuffix(".py")
+
+
+def tests_of(room: str, tree: Path) -> list[str]:
+    """The unit tests of a room (a folder, or else a file), of all rooms for an empty name."""
+    unit = tree / "tests" / "unit"
+    files = (
+        sorted((unit / room).rglob("test_*.py"))
+        if (unit / room).is_dir()
+        else [unit / f"test_{room}.py"]
+    )
+    return [file.relative_to(tree).as_posix() for file in files]
+
+
+def near_tests(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
+    """Those tests of a module's room that import it, or a pure module that imports it, and so on:
+    they test the decision. When there are none such, the unit tests elsewhere that import it, or
+    else all tests of the room."""
+    reached = {path}
+    while True:
+        more = {p for p, text in sources.items() if p not in reached and _imports(text, reached)}
+        if not more:
+            break
+        reached |= more
+    tests = tests_of(room_of(path), tree)
+    return (
+        [test for test in tests if _imports((tree / test).read_text(), reached)]
+        or [test for test in tests_of("", tree) if _imports((tree / test).read_text(), {path})]
+        or tests
+    )
+
+
+@functools.cache
+def _imported(text: str) -> frozenset[str]:
+    return frozenset(read_source(text).imports)
+
+
+def _imports(text: str, paths: Iterable[str]) -> bool:
+    """Names are ``package.module`` or ``package.module.name``."""
+    names = _imported(text)
+    modules = {name.rpartition(".")[0] for name in names} | names
+    return any(".".join(Path(path).with_suffix("").parts) in modules for path in paths)
