@@ -1,0 +1,103 @@
+"""The bounds of image garbage collection: what is just old, used or full enough, and just not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kubeletpy.images.gc_selection import (
+    Disk,
+    ImageGCPolicy,
+    ImageRecord,
+    bytes_to_free,
+    eviction_order,
+    may_free_space,
+    refresh,
+    too_old,
+)
+
+A = ImageRecord("a", 10, False, first_detected=100)
+AGING = ImageGCPolicy(max_age=100)
+
+
+@pytest.mark.parametrize(
+    ("now", "started_at", "last_used", "goes"),
+    [
+        (1000, 900, 0, False),  # the agent is just as old as the images may be
+        (1001, 900, 0, True),
+        (1001, 900, 901, False),
+        (1001, 900, 900, True),
+    ],
+)
+def test_too_old(now: float, started_at: float, last_used: float, goes: bool) -> None:
+    image = replace(A, last_used=last_used)
+    assert too_old([image], AGING, now, started_at) == ([image] if goes else [])
+
+
+@pytest.mark.parametrize("max_age", [0, -1])
+def test_without_an_age_nothing_is_too_old(max_age: float) -> None:
+    assert too_old([A], ImageGCPolicy(max_age=max_age), 1e9, 0) == []
+
+
+def test_an_age_of_a_second_is_one() -> None:
+    assert too_old([A], ImageGCPolicy(max_age=1), 1000, 0) == [A]
+
+
+@pytest.mark.parametrize(
+    ("high", "max_age", "off"),
+    [(99, 0, False), (100, 0, True), (101, 0, True), (100, 1, False), (100, -1, True)],
+)
+def test_when_it_is_off(high: int, max_age: float, off: bool) -> None:
+    assert ImageGCPolicy(high_threshold_percent=high, max_age=max_age).off is off
+
+
+@pytest.mark.parametrize(
+    ("available", "free"), [(160, 0), (159, 41), (150, 50), (149, 51), (0, 200), (2000, 0)]
+)
+def test_bytes_to_free(available: int, free: int) -> None:
+    assert bytes_to_free(Disk(1000, available), ImageGCPolicy()) == free
+
+
+@pytest.mark.parametrize(
+    ("available", "percent"), [(999, 1), (995, 1), (990, 1), (1000, 0), (0, 100), (5000, 0)]
+)
+def test_a_started_percent_is_used(available: int, percent: int) -> None:
+    assert Disk(1000, available).used_percent == percent
+
+
+def test_nothing_to_free_when_the_thresholds_are_crossed() -> None:
+    assert bytes_to_free(Disk(1000, 500), ImageGCPolicy(10, 90)) == 0
+
+
+@pytest.mark.parametrize(
+    ("now", "last_used", "may"),
+    [(219, 0, False), (220, 0, True), (300, 300, False), (300, 299, True), (300, 301, False)],
+)
+def test_what_is_young_or_in_use_stays(now: float, last_used: float, may: bool) -> None:
+    assert may_free_space(replace(A, last_used=last_used), ImageGCPolicy(), now) is may
+
+
+def test_what_is_known_of_an_image_stays_known() -> None:
+    known = {"a": replace(A, last_used=150), "gone": replace(A, id="gone")}
+    new = ImageRecord("b", 5, False, first_detected=200)
+    listed = [replace(A, first_detected=200, size=11), new]
+    assert refresh(known, listed, frozenset(), 200) == {
+        "a": ImageRecord("a", 11, False, first_detected=100, last_used=150),
+        "b": new,
+    }
+    used = refresh(known, listed, frozenset({"a", "b"}), 200)
+    assert {image.last_used for image in used.values()} == {200}
+
+
+def test_the_longest_unused_goes_first_then_the_longest_known() -> None:
+    b, c = replace(A, id="b", first_detected=50), replace(A, id="c", last_used=1, first_detected=1)
+    pinned, used = replace(A, id="p", pinned=True), replace(A, id="u")
+    records = {image.id: image for image in (c, A, pinned, b, used)}
+    assert eviction_order(records, frozenset({"u"})) == [b, A, c]
+
+
+def test_the_defaults() -> None:
+    policy = ImageGCPolicy()
+    assert (policy.high_threshold_percent, policy.low_threshold_percent) == (85, 80)
+    assert (policy.min_age, policy.max_age, A.last_used) == (120, 0, 0)

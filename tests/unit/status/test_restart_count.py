@@ -1,0 +1,51 @@
+"""The restart count that the API shows: of the record, of the status before, or one more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.status.generate import generate_api_pod_status
+from tests.unit.status.samples import inputs, pod, record, runtime, shown
+
+ENDED = {"exitCode": 3}
+X, SAME = {"containerID": "containerd://x"}, {"containerID": "containerd://a-2"}
+
+
+def counted(count: int, extra: dict[str, str], **state: Any) -> dict[str, Any]:
+    return shown("a", **state, extra={"restartCount": count, **extra})
+
+
+@pytest.mark.parametrize(
+    ("before", "has", "count"),
+    [
+        (None, runtime(), 0),
+        (None, runtime(record("a", attempt=2)), 2),
+        (counted(5, X, waiting={}), runtime(), 5),
+        (counted(5, X, running={}), runtime(), 6),
+        (counted(5, X, terminated=ENDED), runtime(), 5),
+        (counted(1, X, running={}), runtime(record("a", attempt=2)), 2),
+        (counted(5, X, running={}), runtime(record("a", attempt=2)), 5),
+        # it ended and another runs: one more, unless the record itself has counted it
+        (counted(1, X, terminated=ENDED), runtime(record("a", attempt=2)), 2),
+        (counted(2, X, terminated=ENDED), runtime(record("a", attempt=2)), 3),
+        (counted(3, X, terminated=ENDED), runtime(record("a", attempt=2)), 4),
+        (counted(3, SAME, terminated=ENDED), runtime(record("a", attempt=2)), 3),
+        (counted(3, X, terminated=ENDED), runtime(record("a", "exited", 1, attempt=2)), 3),
+        (counted(3, SAME, running={}), runtime(record("a", "unknown", attempt=2)), 4),
+        (counted(3, SAME, waiting={}), runtime(record("a", "unknown", attempt=2)), 3),
+    ],
+)
+def test_restart_count(before: dict[str, Any] | None, has: PodRuntimeStatus, count: int) -> None:
+    old: Any = {"containerStatuses": [before]} if before else {}
+    (entry,) = generate_api_pod_status(inputs(pod(), has, old=old))["containerStatuses"]
+    assert entry["restartCount"] == count
+
+
+def test_a_deleted_pods_lost_container_is_not_restarted() -> None:
+    deleted = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    old: Any = {"containerStatuses": [counted(5, X, running={})]}
+    (entry,) = generate_api_pod_status(inputs(deleted, runtime(), old=old))["containerStatuses"]
+    assert entry["restartCount"] == 5
