@@ -38,6 +38,22 @@ NEEDED = (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with the longest tests first, by the time they are given, then those with most tests.
+
+    Files are handed out one by one (``--dist loadfile --no-loadscope-reorder``). A file that takes
+    minutes must not be the last one, with nothing left for the other worker; xdist's own order, by
+    the number of tests alone, puts just these last.
+    """
+    files: dict[Path, tuple[float, int]] = {}
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        longest, count = files.get(item.path, (0.0, 0))
+        given = float(marker.args[0]) if marker is not None else 0.0
+        files[item.path] = (max(longest, given), count + 1)
+    items.sort(key=lambda item: files[item.path], reverse=True)  # stable: tests keep their order
+
+
 @pytest.fixture(scope="session", autouse=True)
 def machine() -> None:
     """Fail at once, with what to do, where these tests cannot run."""
