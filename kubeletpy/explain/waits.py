@@ -200,13 +200,13 @@ def _api(facts: PodFacts) -> Iterator[Wait]:
         why = f"{one_line(problem.message)} (tried {problem.count} times)"
         yield Wait("API write", "pod status", why, problem.since)
     pod, record = facts.pod, facts.record
-    ended = record is not None and record.finished
-    if pod is not None and pod.being_deleted and ended and problem is None:
+    if record is None or not record.finished or problem is not None:
+        return
+    if pod is not None and pod.being_deleted:
         finalizers = pod.metadata.get("finalizers") or []
         if finalizers:
             why = "all has stopped; these finalizers keep the object in the API"
-            since = record.terminated_at if record else None
-            yield Wait("finalizer", ", ".join(finalizers), why, since)
+            yield Wait("finalizer", ", ".join(finalizers), why, record.terminated_at)
 
 
 def _said(facts: PodFacts, container: str, kind: str) -> str:

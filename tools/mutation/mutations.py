@@ -195,8 +195,8 @@ def _is_empty(node: ast.expr) -> bool:
     match node:
         case ast.Tuple(elts=[]) | ast.List(elts=[]) | ast.Dict(keys=[]):
             return True
-        case ast.Constant(value="" | b""):
-            return True
+        case ast.Constant(value=value):
+            return not value
         case ast.Call(func=ast.Name(id="set" | "frozenset" | "dict"), args=[], keywords=[]):
             return True
     return False

@@ -48,6 +48,8 @@ FILES = [
         [("cpu.max", "max 100000")],
     ),
     (R(quota_us=0, period_us=1000), [("cpu.cfs_period_us", "1000")], [("cpu.max", "max 1000")]),
+    (R(quota_us=50_000), [("cpu.cfs_quota_us", "50000")], [("cpu.max", "50000")]),
+    (R(period_us=1000), [("cpu.cfs_period_us", "1000")], [("cpu.max", "max 1000")]),
     (R(memory=MI), [("memory.limit_in_bytes", "1048576")], [("memory.max", "1048576")]),
     (R(memory=-1), [("memory.limit_in_bytes", "-1")], [("memory.max", "max")]),
     (R(memory=0), [], []),

@@ -89,6 +89,8 @@ def test_volumes_go_before_the_pod_and_the_pod_before_containers() -> None:
         (("1536Mi", "512Mi"), "2Gi"),
         (("1Gi", "1Mi"), "1025Mi"),
         (("1Gi", "1G"), "2073741824"),
+        (("1Mi", "1024k"), "2024Ki"),
+        (("1024k", "1Mi"), "2072576"),
         (("1G", "1500M"), "2500M"),
         (("500", "500"), "1k"),
         (("0", "1Gi"), "1Gi"),
