@@ -64,6 +64,8 @@ from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.startup import NodeStartup
+from kubeletpy.plugins.manager import PluginManager
+from kubeletpy.plugins.model import CSI
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.history import DecisionHistory
@@ -130,6 +132,7 @@ from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 from kubeletpy.trace.spans import Traces
 from kubeletpy.volumes.container_mounts import ContainerMounts
+from kubeletpy.volumes.csi.build import Csi
 from kubeletpy.volumes.environment import ContainerEnvironment
 from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.runtime_features import mount_features
@@ -236,6 +239,17 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         allocatable=node_allocatable,
         metrics=metrics.volumes,
     )
+    csi: Csi | None = None
+    plugins: PluginManager | None = None
+    if outside.plugins is not None:
+        csi = Csi(root, node_name, kube_api, tokens, metrics.csi, rng=rng)
+        csi.writer.on_ready(signals.node_changed)
+        plugins = PluginManager(
+            root / "plugins_registry",
+            {CSI: csi.handler},
+            outside.plugins,
+            metrics.plugins,
+        )
     environment = ContainerEnvironment(
         pods_dir,
         objects,
@@ -492,7 +506,13 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     )
     early_looks = EarlyLooks(outside.runtime, cache, pleg, pods.current)
     dead = DeadContainers(runtime, cache, remains.removable, statuses.is_told)
-    health = AgentHealth(monitor, pleg, cache, shutdown)
+    health = AgentHealth(
+        monitor,
+        pleg,
+        cache,
+        shutdown,
+        storage=lambda: csi.writer.problem if csi is not None else "",
+    )
     housekeeping = Housekeeping(
         pods,
         workers,
@@ -682,8 +702,10 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     signals.shutdown_changed.connect(
         lambda: runtime.hurry(shutdown.shutting_down), signals.node_changed
     )
-    if certificate is not None:
-        signals.node_answered.connect(certificate.node_changed)
+    signals.node_answered.connect(
+        *([certificate.node_changed] if certificate is not None else []),
+        *([csi.writer.node_answered] if csi is not None else []),
+    )
     signals.node_health.connect(health.node_health)
     signals.newest_node.connect(own_node.current)
     signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))
@@ -717,6 +739,14 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         Room(objects, close=objects.close),
         Room(tokens, close=tokens.close),
         Room(services, (Task("services", services.run),)) if services is not None else None,
+        Room(
+            csi,
+            (Task("csi-drivers", csi.objects.run), Task("csi-node", csi.writer.run)),
+            close=csi.close,
+        )
+        if csi is not None
+        else None,
+        Room(plugins, (Task("plugins", plugins.run),)) if plugins is not None else None,
         Room(
             directories,
             keep=lambda found: directories.sweep_soon(found.known),

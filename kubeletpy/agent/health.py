@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
@@ -24,11 +25,14 @@ class AgentHealth:
         pleg: Pleg,
         cache: PodStatusCache,
         shutdown: ShutdownManager,
+        storage: Callable[[], str] = lambda: "",
     ) -> None:
+        """``storage`` says why the node is not ready for volumes; empty: it is."""
         self._monitor = monitor
         self._pleg = pleg
         self._cache = cache
         self._shutdown = shutdown
+        self._storage = storage
 
     def runtime_error(self) -> str:
         """Why pods can't be synced now; empty when they can."""
@@ -43,6 +47,7 @@ class AgentHealth:
         return NodeHealth(
             runtime_error=self._monitor.runtime_error(),
             network_error=self._monitor.network_error(),
+            storage_error=self._storage(),
             pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
             shutting_down=self._shutdown.shutting_down,
         )

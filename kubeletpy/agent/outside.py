@@ -19,6 +19,7 @@ from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.plugins.protocol import Registrations
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
@@ -84,5 +85,7 @@ class Outside:
     """Bound for the agent's server; None: there is none."""
     on_connection: Callable[[Callable[[bool], None]], None] | None = None
     """Registers a listener for the runtime's connection being lost (False) or back (True)."""
+    plugins: Registrations | None = None
+    """How CSI drivers and other plugins of the node are asked to register; None: not at all."""
     sockets: bool = True
     """Whether the agent may listen: for explain, and for health checks."""

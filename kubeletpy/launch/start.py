@@ -31,6 +31,7 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import KUBELET_VERSION, NodeOptions, node_name, reserved_cpus
 from kubeletpy.node.resources import capacity
+from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.server.build import Ports
@@ -94,6 +95,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
         credentials=identity.tasks if identity is not None else (),
         ports=ports,
         on_connection=runtime.add_listener,
+        plugins=SocketRegistrations(),
     )
     if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
         metrics.process.longest_turn.set_function(loop.turns.take_longest)

@@ -52,6 +52,7 @@ class CsiNodeWriter:
         self._writing = asyncio.Lock()
         self._untold = asyncio.Event()
         self._ready = kube_api is None
+        self._soon = asyncio.Event()
         self._when_ready: Callable[[], None] = lambda: None
 
     @property
@@ -62,6 +63,11 @@ class CsiNodeWriter:
     def on_ready(self, tell: Callable[[], None]) -> None:
         """Have ``tell`` called once the CSINode exists."""
         self._when_ready = tell
+
+    def node_answered(self) -> None:
+        """The API has the node: what waited for that need not wait longer."""
+        if not self._ready:
+            self._soon.set()
 
     async def run(self) -> None:
         """Make the CSINode exist, then repeat what could not be told, until cancelled."""
@@ -74,7 +80,15 @@ class CsiNodeWriter:
                     await self._write()
                 except (ApiError, NodeObjectConflict) as error:
                     log.debug("CSINode not written", extra={"why": str(error)})
-                    await asyncio.sleep(next(waits))
+                    await self._wait(next(waits))
+
+    async def _wait(self, seconds: float) -> None:
+        self._soon.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._soon.wait()
+        except TimeoutError:
+            return
 
     async def install(self, driver: DriverOnNode) -> None:
         """Tell of a driver. Raises NodeNotTold; then it is as if it had never been there."""

@@ -1,0 +1,60 @@
+"""The CSI part of a node, made of its pieces. Must never start anything."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.volumes.csi.credentials import Credentials
+from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
+from kubeletpy.volumes.csi.driver_objects import DriverObjects
+from kubeletpy.volumes.csi.drivers import Drivers, connect_by
+from kubeletpy.volumes.csi.host import CsiHost
+from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
+from kubeletpy.volumes.csi.registration import CsiDriverHandler
+from kubeletpy.volumes.tokens import PodTokens
+
+
+class Csi:
+    """What a node has for CSI drivers.
+
+    Attributes:
+        plugin: the kind of volume.
+        handler: for the plugin manager, of type CSIPlugin.
+        objects: to be run: follows CSIDriver objects.
+        writer: to be run: tells the cluster; says what keeps the node from being ready.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        node_name: str,
+        kube_api: KubeApi | None,
+        tokens: PodTokens,
+        metrics: CsiMetrics,
+        *,
+        threads: PatientThreads | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """``kube_api`` None: standalone. Make it inside a running event loop."""
+        self.drivers = Drivers(connect_by(metrics))
+        self.objects = DriverObjects(kube_api, rng=rng)
+        self.writer = CsiNodeWriter(node_name, kube_api, rng=rng)
+        self.handler = CsiDriverHandler(self.drivers, self.objects, self.writer)
+        host = CsiHost(
+            node_name,
+            CsiPaths(str(root)),
+            self.drivers,
+            self.objects,
+            Credentials(kube_api, tokens),
+        )
+        self.plugin = CsiPlugin(host, threads or PatientThreads())
+
+    async def close(self) -> None:
+        """Let go of the drivers; they stay registered for the next agent."""
+        self.handler.close()
+        await self.drivers.close()
