@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 from dbus_fast import BusType, Message, MessageType
@@ -23,12 +24,20 @@ MAX_SIGNALS = 64
 DAEMON = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
 _OVER = "the bus closed the connection"
 
+Wanted = Callable[[Message], bool]
+
+
+def _all(_signal: Message) -> bool:
+    return True
+
 
 class Bus:
     """A connection to a bus. :meth:`connect` makes one."""
 
-    def __init__(self, bus: MessageBus) -> None:
+    def __init__(self, bus: MessageBus, wanted: Wanted = _all) -> None:
+        """``wanted``: which signals are kept; what strangers send must not fill the queue."""
         self._bus = bus
+        self._wanted = wanted
         self._files: dict[int, list[int]] = {}
         """Of calls under way, by serial number: the files of their replies."""
         self._signals: asyncio.Queue[Message | None] = asyncio.Queue(MAX_SIGNALS)
@@ -36,7 +45,7 @@ class Bus:
         bus.add_message_handler(self._received)
 
     @classmethod
-    async def connect(cls, address: str | None = None) -> Bus:
+    async def connect(cls, address: str | None = None, wanted: Wanted = _all) -> Bus:
         """Connect to the bus at an address, or to the system's.
 
         Raises:
@@ -44,7 +53,7 @@ class Bus:
             DBusError: it is no bus, it refuses us, or the address is none.
         """
         try:
-            made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True))
+            made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True), wanted)
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await made._bus.connect()
         except (DBusFastError, EOFError, ValueError) as error:
@@ -115,7 +124,9 @@ class Bus:
             awaited += message.unix_fds
             return
         _close(message.unix_fds)
-        if message.message_type is MessageType.SIGNAL and not self._signals.full():
+        if message.message_type is not MessageType.SIGNAL or not self._wanted(message):
+            return
+        if not self._signals.full():
             self._signals.put_nowait(message)
 
     async def _until_over(self) -> None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from dbus_fast import Message
+
     from kubeletpy.shutdown.dbus import Bus
+
+log = logging.getLogger(__name__)
 
 LOGIN1 = "org.freedesktop.login1"
 PATH = "/org/freedesktop/login1"
 MANAGER = "org.freedesktop.login1.Manager"
-MATCH = f"type='signal',interface='{MANAGER}',member='PrepareForShutdown',path='{PATH}'"
+DBUS = "org.freedesktop.DBus"
+MATCHES = (
+    f"type='signal',sender='{LOGIN1}',interface='{MANAGER}',"
+    f"member='PrepareForShutdown',path='{PATH}'",
+    f"type='signal',sender='{DBUS}',interface='{DBUS}',member='NameOwnerChanged',arg0='{LOGIN1}'",
+)
 DROP_IN = Path("/etc/systemd/logind.conf.d/99-kubelet.conf")
 SIGHUP = 1
 
@@ -54,6 +64,38 @@ class Logind(Protocol):
         ...
 
 
+class _Signals:
+    """Who logind is, and which signals are its own.
+
+    Must never take anybody else's word for a shutdown: whoever may speak on the bus can send a
+    signal to one connection, whatever that one has asked for.
+    """
+
+    def __init__(self) -> None:
+        self.owner: str | None = None
+        """The connection that has logind's name; empty while nobody has it, None: not known."""
+        self._warned = False
+
+    def wanted(self, message: Message) -> bool:
+        """Whether a signal is logind's word of a shutdown; follows who logind is."""
+        said = (message.interface, message.member, message.signature)
+        if said == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
+            if message.body[0] == LOGIN1:
+                self.owner = str(message.body[2])
+            return False
+        if said != (MANAGER, "PrepareForShutdown", "b"):
+            return False
+        if self.owner and message.sender == self.owner:
+            return True
+        log.log(
+            logging.DEBUG if self._warned else logging.WARNING,
+            "word of a shutdown that is not logind's is ignored",
+            extra={"sender": message.sender, "logind": self.owner},
+        )
+        self._warned = True
+        return False
+
+
 class SystemLogind:
     """The machine's logind over the system bus."""
 
@@ -72,16 +114,23 @@ class SystemLogind:
         from kubeletpy.shutdown.dbus import DAEMON, Bus
 
         try:
-            bus = await Bus.connect(address)
+            signals = _Signals()
+            bus = await Bus.connect(address, signals.wanted)
         except FileNotFoundError as error:
             raise NoLogind(f"there is no system bus: {error}") from error
-        made = cls(bus, drop_in)
         try:
-            await bus.call(*DAEMON, "AddMatch", "s", MATCH)
+            for match in MATCHES:
+                await bus.call(*DAEMON, "AddMatch", "s", match)
+            try:
+                owner = str((await bus.call(*DAEMON, "GetNameOwner", "s", LOGIN1)).body[0])
+            except DBusError:  # not started yet: the first call does that
+                owner = ""
         except BaseException:
             await bus.close()
             raise
-        return made
+        if signals.owner is None:  # else a change since then has said it
+            signals.owner = owner
+        return cls(bus, drop_in)
 
     async def inhibit(self) -> int:
         """See the Protocol."""
@@ -132,14 +181,7 @@ class SystemLogind:
 
     async def next_shutdown(self) -> bool:
         """See the Protocol."""
-        while True:
-            message = await self._bus.receive()
-            if (message.interface, message.member, message.signature) == (
-                MANAGER,
-                "PrepareForShutdown",
-                "b",
-            ):
-                return bool(message.body[0])
+        return bool((await self._bus.receive()).body[0])
 
     async def close(self) -> None:
         """See the Protocol."""

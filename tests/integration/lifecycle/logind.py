@@ -47,6 +47,7 @@ class FakeLogind:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._daemon: subprocess.Popen[bytes] | None = None
         self._bus: MessageBus | None = None
+        self._before: MessageBus | None = None
 
     def __enter__(self) -> FakeLogind:
         file = self._directory / "bus.conf"
@@ -69,18 +70,30 @@ class FakeLogind:
             os.close(fd)
 
     def announce(self, active: bool) -> None:
-        """PrepareForShutdown, sent by somebody else's D-Bus code."""
-        subprocess.run(
-            [
-                "dbus-send",
-                f"--bus={self.address}",
-                "--type=signal",
-                PATH,
-                f"{MANAGER}.PrepareForShutdown",
-                f"boolean:{str(active).lower()}",
-            ],
-            check=True,
-        )
+        """PrepareForShutdown, from logind itself."""
+        self._run(self._announce(active))
+
+    async def _announce(self, active: bool) -> None:
+        assert self._bus is not None
+        await self._bus.send(Message.new_signal(PATH, MANAGER, "PrepareForShutdown", "b", [active]))
+
+    def forge(self, *destination: str) -> None:
+        """PrepareForShutdown from somebody else, to all or to one connection (--dest=NAME)."""
+        signal = [PATH, f"{MANAGER}.PrepareForShutdown", "boolean:true"]
+        command = ["dbus-send", f"--bus={self.address}", "--type=signal", *destination, *signal]
+        subprocess.run(command, check=True)
+
+    async def _rename(self) -> None:
+        assert self._bus is not None
+        await self._bus.release_name(LOGIN1)
+        again = await MessageBus(self.address, negotiate_unix_fd=True).connect()
+        again.add_message_handler(self._answer)
+        await again.request_name(LOGIN1)
+        self._before, self._bus = self._bus, again
+
+    def restart(self) -> None:
+        """Another connection has logind's name, as after its restart."""
+        self._run(self._rename())
 
     @property
     def locks_held(self) -> int:
@@ -104,10 +117,11 @@ class FakeLogind:
             await self._bus.request_name(name)
 
     async def _stop(self) -> None:
-        assert self._bus is not None
-        self._bus.disconnect()
-        with contextlib.suppress(EOFError, OSError):  # a test may have ended the daemon
-            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+        for bus in (self._bus, self._before):
+            if bus is not None:
+                bus.disconnect()
+                with contextlib.suppress(EOFError, OSError):  # a test may have ended the daemon
+                    await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
     def _answer(self, call: Message) -> Message | bool | None:
         if call.message_type is not MessageType.METHOD_CALL:

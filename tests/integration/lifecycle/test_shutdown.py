@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.shutdown.dbus import Bus
+from kubeletpy.shutdown.dbus import MAX_SIGNALS, Bus
 from kubeletpy.shutdown.logind import DBusError, NoLogind, SystemLogind
 from tests.integration.lifecycle.logind import FakeLogind
 from tests.integration.node.conftest import MakeNode, remove_pods
@@ -38,6 +38,24 @@ async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> N
         assert fake.locks_held == 0
         with pytest.raises(DBusError, match="ServiceUnknown"):
             await logind._bus.call("org.example.None", "/", "org.example", "Nothing")
+        await logind.close()
+
+
+async def test_only_logind_says_that_the_machine_goes_down(work_dir: Path) -> None:
+    with FakeLogind(work_dir) as fake:
+        logind = await SystemLogind.connect(fake.address)
+        us = str(logind._bus._bus.unique_name)
+        for _ in range(MAX_SIGNALS + 1):
+            fake.forge()
+            fake.forge(f"--dest={us}")
+        fake.announce(False)
+        async with asyncio.timeout(10):
+            assert not await logind.next_shutdown()
+        fake.restart()  # a logind that is another connection is believed, nobody else
+        fake.forge(f"--dest={us}")
+        fake.announce(False)
+        async with asyncio.timeout(10):
+            assert not await logind.next_shutdown()
         await logind.close()
 
 
