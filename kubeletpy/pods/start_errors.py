@@ -12,16 +12,21 @@ import re
 from kubeletpy.api import types as api
 
 HIDDEN = "***"
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+MOST_QUOTED = 64
+"""A reason that quotes more than that is hidden as a whole: each is looked for everywhere."""
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
+"""The end of the text ends a quote too: it may be cut there, and nothing is read twice."""
 
 
 def shown_reason(message: str, container: api.Container) -> str:
     """The text, without what it quotes if the container has variables from secrets."""
     if not _has_secrets(container):
         return message
-    for quoted in sorted(set(_QUOTED.findall(message)), key=len, reverse=True):
-        if quoted:
-            message = message.replace(quoted, HIDDEN)
+    quoted = set(_QUOTED.findall(message)) - {""}
+    if len(quoted) > MOST_QUOTED:
+        return HIDDEN
+    for each in sorted(quoted, key=len, reverse=True):
+        message = message.replace(each, HIDDEN)
     return message
 
 

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.start_errors import shown_reason
+from kubeletpy.pods.start_errors import MOST_QUOTED, shown_reason
+from tests.unit.proportion import is_linear
 
 KEY = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 SAID = 'runc: exec: "/x/hush": stat /x/hush: no such file'
@@ -22,7 +23,17 @@ SAID = 'runc: exec: "/x/hush": stat /x/hush: no such file'
         ({"envFrom": [{"secretRef": {"name": "s"}}]}, 'a "b" "" c', 'a "***" "" c'),
         ({"env": [KEY]}, r'exec: "a \"b\" c" d', 'exec: "***" d'),
         ({"env": [KEY]}, "killed", "killed"),
+        ({"env": [KEY]}, 'exec: "/x/hu', 'exec: "***'),
+        ({"env": [KEY]}, 'exec: "a\\', 'exec: "***\\'),
+        ({"env": [KEY]}, 'exec: "a\\\nb" c', 'exec: "***" c'),
+        ({"env": [KEY]}, " ".join(f'"{n:03}"' for n in range(MOST_QUOTED + 1)), "***"),
     ],
 )
 def test_reasons(fields: Any, said: str, shown: str) -> None:
     assert shown_reason(said, cast(Any, {"name": "c", **fields})) == shown
+
+
+@pytest.mark.parametrize("piece", ['"', '\\"', '"a', 'a"\\', '" '])
+def test_a_reason_is_read_in_linear_time(piece: str) -> None:
+    container = cast(Any, {"name": "c", "env": [KEY]})
+    assert is_linear(lambda size: shown_reason('"' + piece * size, container))

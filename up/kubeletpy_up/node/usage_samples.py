@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _LINE = re.compile(r"([a-z_]+)(?:\{([^{}]*)\})? (\S+)(?: ([0-9]+))?")
-_LABEL = re.compile(r'([a-z_]+)="([^"\\]*)"')
+_LABEL = re.compile(r'(?<![a-z_])([a-z_]+)="([^"\\]*)"')
 _CPU = "_cpu_usage_seconds_total"
 _MEMORY = "_memory_working_set_bytes"
 _START = "container_start_time_seconds"

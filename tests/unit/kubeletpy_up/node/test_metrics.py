@@ -18,6 +18,7 @@ from kubeletpy_up.node.usage_samples import NODE, has_untold, parse, pod_usages,
 from kubeletpy_up.printers import tables
 from kubeletpy_up.requests import ADMIN, node_caller
 from tests.unit.kubeletpy_up.helpers import make_registry
+from tests.unit.proportion import is_linear
 from tests.virtual_time import EPOCH, LoopClock, on_virtual_time, timed
 
 A, B = ("shop", "web", "a"), ("shop", "web", "b")
@@ -260,3 +261,8 @@ def test_discovery_and_tables() -> None:
     obj = {"metadata": {"name": "web", "creationTimestamp": "2026-01-01T00:00:00Z"}}
     table = tables.to_table(route("pods").info, [obj], {}, 1_767_225_660.0)
     assert table["rows"][0]["cells"] == ["web", "60s"]
+
+
+@pytest.mark.parametrize("piece", ["a", 'a="', 'a="b', 'a="b\\'])
+def test_labels_are_read_in_linear_time(piece: str) -> None:
+    assert is_linear(lambda size: parse(f"x{{{piece * size}}} 1"))
