@@ -1,4 +1,4 @@
-"""Features that a node tells of in its status, so that no pod comes to it that needs another one.
+"""Features that a node declares in its status, so that it gets no pod that needs another one.
 
 Pure. Source: KEP-5328; docs/reference/behaviour.md, l, o1.
 """
@@ -42,7 +42,7 @@ FEATURES: Mapping[str, Callable[[Pod], bool]] = MappingProxyType(
 
 
 def declared(enabled: Mapping[str, bool]) -> tuple[str, ...]:
-    """What a node tells of, given its feature gates; sorted. A gate that is not known is off."""
+    """What a node declares, given its feature gates; sorted. A gate that is not known is off."""
     if not enabled.get(GATE):
         return ()
     return tuple(name for name in sorted(FEATURES) if enabled.get(name))

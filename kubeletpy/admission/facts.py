@@ -18,7 +18,7 @@ class NodeState:
     pod_level_resources: bool = True
     """The feature gate PodLevelResources."""
     declared_features: Sequence[str] | None = None
-    """What the node tells of; None: it does not, and no pod is asked what it needs."""
+    """What the node declares; None: it does not, and no pod is asked what it needs."""
     pressures: Sequence[str] = ()
     """Conditions of pressure that hold now: MemoryPressure, DiskPressure, PIDPressure."""
     shutting_down: bool = False

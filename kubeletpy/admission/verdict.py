@@ -28,7 +28,7 @@ class Shortage:
         return self.requested - (self.capacity - self.used)
 
     def rejection(self) -> Rejection:
-        """What a pod is told that does not fit."""
+        """The rejection of a pod that does not fit."""
         return Rejection(
             f"OutOf{self.resource}",
             f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, "

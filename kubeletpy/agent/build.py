@@ -205,7 +205,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     merge = Merge()
     unread = UnreadPods(merge, pods, cache, queries.record)
     active = ActivePods(pods, queries, statuses)
-    remains = Remains(pods, queries, unread, statuses.is_told)
+    remains = Remains(pods, queries, unread, statuses.is_reported)
 
     # -- what pods have been given --------------------------------------------------------------
     rules = _runtime_settings(settings, machine, root)
@@ -424,7 +424,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             probes=probes,
             reasons=reasons,
             resizes=allocations,
-            is_told=statuses.is_told,
+            is_reported=statuses.is_reported,
             decided=lambda uid, decisions: history.add(uid, decisions, clock.now()),
         ),
     ]
@@ -505,7 +505,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         rng=rng,
     )
     early_looks = EarlyLooks(outside.runtime, cache, pleg, pods.current)
-    dead = DeadContainers(runtime, cache, remains.removable, statuses.is_told)
+    dead = DeadContainers(runtime, cache, remains.removable, statuses.is_reported)
     health = AgentHealth(
         monitor,
         pleg,
@@ -561,7 +561,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         node_name=node_name,
         all_sources_ready=sources.all,
         removable=remains.removable,
-        told=statuses.is_told,
+        reported=statuses.is_reported,
     )
     local_storage = None
     if settings.local_storage_capacity_isolation:

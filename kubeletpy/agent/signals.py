@@ -1,4 +1,4 @@
-"""The wires that go round in circles: a room is told by one that is made after it.
+"""The wires that go round in circles: a room is notified by one that is made after it.
 
 Each is a named value, made first and connected last, in one place, so that a reader of
 :mod:`kubeletpy.agent.build` sees who hears what. A wire that goes one way only is a constructor's
@@ -25,13 +25,13 @@ R = TypeVar("R")
 
 
 class Signal(Generic[P]):
-    """Call it to have everybody told who listens, in their order. They must not block."""
+    """Call every listener, in the order in which they were added. They must not block."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[P, None], ...] = ()
 
     def connect(self, *listeners: Callable[P, None]) -> None:
-        """Who is told, once and for all."""
+        """The listener, set once."""
         assert not self._listeners, "connected in one place"
         self._listeners = listeners
 

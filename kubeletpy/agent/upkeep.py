@@ -33,17 +33,17 @@ class Upkeep:
         node_name: str,
         all_sources_ready: Callable[[], bool],
         removable: Callable[[str], bool],
-        told: Callable[[str], bool] = lambda uid: True,
+        reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        """``removable(pod_uid)`` says whether everything of a pod may go, ``told(pod_uid)`` whether
-        the API knows how its containers ended."""
+        """``removable(pod_uid)`` says whether everything of a pod may go, ``reported(pod_uid)``
+        whether the API knows how its containers ended."""
         self._runtime = runtime
         self._images = images
         self._recorder = recorder
         self._node = node_reference(node_name)
         self._all_sources_ready = all_sources_ready
         self._removable = removable
-        self._told = told
+        self._reported = reported
         self._wanted = asyncio.Event()
 
     def collect_soon(self) -> None:
@@ -65,7 +65,7 @@ class Upkeep:
                 await self._runtime.collect_garbage(
                     all_sources_ready=self._all_sources_ready(),
                     removable=self._removable,
-                    told=self._told,
+                    reported=self._reported,
                 )
             except CRIError as error:
                 self._recorder.event(self._node, WARNING, Reason.CONTAINER_GC_FAILED, str(error))

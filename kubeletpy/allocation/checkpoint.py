@@ -7,10 +7,11 @@ keeps two files.
 A change is in the journal when a setter returns: one append to a file that is open, about 20 µs and
 without a wait for the disk. So what was noted survives the agent's death at any instant. It need
 not survive the machine's: then nothing runs any more. Soon after, a thread writes the whole state
-in the kubelet's form and starts the journal anew.
+in the kubelet's form and starts a new journal.
 
-A file that cannot be used is told once and left out: then ``complete`` is false, and what pods were
-given has to be taken from the API. Must never keep the agent from starting, nor a pod from running.
+A file that cannot be used is reported once and left out: then ``complete`` is false, and what pods
+were given has to be taken from the API. Must never keep the agent from starting, nor a pod from
+running.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Pure. The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}`` as the k
 are, so that either agent can take over the other's node. The journal has one JSON line a change,
 ``[uid, entry or null]``: replayed in order over any snapshot that is not older than its first line,
 it ends at the same state. Source: docs/reference/names.csv: checkpoint. Must never raise for what a
-file says: what cannot be read is told as a problem.
+file says: what cannot be read is reported as a problem.
 """
 
 from __future__ import annotations

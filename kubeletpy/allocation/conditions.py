@@ -1,4 +1,4 @@
-"""The two conditions that tell of a resize: PodResizePending and PodResizeInProgress.
+"""The two conditions that report a resize: PodResizePending and PodResizeInProgress.
 
 Pure: each function makes the next condition from the one before; time is an argument (Unix
 seconds). Their transition time moves when the reason changes. Source: docs/reference/reasons.csv:
@@ -59,7 +59,7 @@ def from_status(conditions: Iterable[api.PodCondition] | None) -> ResizeConditio
 def pending(
     before: api.PodCondition | None, reason: str, message: str, generation: int, *, now: float
 ) -> tuple[api.PodCondition, bool]:
-    """A resize that is not allocated; and whether people are to be told of it (anew)."""
+    """A resize that is not allocated; and whether it is to be reported (again)."""
     made = _condition(PENDING, before, reason, message, generation, now=now)
     news = before is None or (
         before.get("reason") != reason or (before.get("observedGeneration") or 0) != generation

@@ -14,18 +14,18 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE
 
 
-def told_resources(pod: Pod) -> PodResources:
+def reported_resources(pod: Pod) -> PodResources:
     """Allocated requests and the limits in force of containers that have been shown; of all else
     what the spec asks for.
     """
     wanted = of_pod(pod)
-    told = {
+    reported = {
         status.get("name") or "": status
         for key in ("containerStatuses", "initContainerStatuses")
         for status in _statuses(pod, key)
     }
     containers = {
-        name: _told(requirements, told.get(name))
+        name: _reported(requirements, reported.get(name))
         for name, requirements in wanted.containers.items()
     }
     pod_level = wanted.pod
@@ -38,7 +38,7 @@ def _statuses(pod: Pod, key: str) -> list[api.ContainerStatus]:
     return pod.status.get(key) or []  # type: ignore[return-value]
 
 
-def _told(wanted: Requirements, status: api.ContainerStatus | None) -> Requirements:
+def _reported(wanted: Requirements, status: api.ContainerStatus | None) -> Requirements:
     shown = (status or {}).get("resources")
     if not shown:
         return wanted

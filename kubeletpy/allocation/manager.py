@@ -2,8 +2,8 @@
 
 A pod's worker only ever sees the pod as it is allocated. A change of the spec's resources is a
 resize that waits here until it is allocated; then the worker carries it out, and tells how that
-went. What can never be is told and dropped; what only lacks room is tried again whenever room may
-have come. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide what
+went. What can never be is reported and dropped; what only lacks room is tried again whenever room
+may have come. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide what
 admission, feasibility and order decide (they are pure, and beside it).
 
 What a pod is given is written down when it is admitted, unless it asks for no cpu or memory at all:
@@ -23,7 +23,7 @@ from kubeletpy.allocation.asked import asks, pod_level_changes
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.conditions import NONE, ResizeConditions
 from kubeletpy.allocation.feasibility import ResizeRules, infeasible
-from kubeletpy.allocation.from_status import told_resources
+from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.queue import Waiting, in_order
 from kubeletpy.allocation.reports import Decided, ResizeReports
 from kubeletpy.allocation.resources import PodResources, asks_for_nothing, of_pod, with_resources
@@ -74,7 +74,7 @@ class AllocationManager:
         current: the newest object of a pod in the configuration.
         sync: wakes a pod's worker.
         sources_ready: whether all sources have spoken: before, nothing is given away.
-        decided: is told what was decided about a pod.
+        decided: called with what was decided about a pod.
         """
         self._state = state
         self._rules = rules or ResizeRules()
@@ -106,9 +106,9 @@ class AllocationManager:
     def admitting(self, pod: Pod) -> Pod:
         """The pod as it is to be admitted: as it was before, if this node has run it already."""
         if self._state.find(pod.uid) is None and not self._state.complete:
-            told = told_resources(pod)
-            if with_resources(pod, told) is not pod:
-                self._state.put(pod.uid, told)
+            reported = reported_resources(pod)
+            if with_resources(pod, reported) is not pod:
+                self._state.put(pod.uid, reported)
         return self.allocated(pod)
 
     def admitted(self, pod: Pod) -> None:
@@ -129,7 +129,8 @@ class AllocationManager:
             shown = conditions.from_status(pod.status.get("conditions"))
             waits = not self._has_what_it_asks(pod)
             if shown != NONE:
-                # without a resize that waits, it was allocated before the API could be told
+                # without a resize that waits, it was allocated before that could be reported to
+                # the API
                 pending = shown.pending if waits else None
                 self._reports.take_over(pod.uid, ResizeConditions(pending, shown.in_progress))
             if waits:
@@ -179,13 +180,14 @@ class AllocationManager:
     # -- what a pod's worker asks and tells ----------------------------------------------------
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
-        """The conditions of a pod that tell of a resize."""
+        """The conditions of a pod that report a resize."""
         return self._reports.of(uid).listed()
 
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
         """A worker has seen to what the runtime enforces; whether the conditions have changed.
 
-        ``pod`` as it was allocated then; ``outcome`` None: all that runs has what it is to have.
+        ``pod`` as it was allocated then; ``outcome`` None: everything that runs has what it should
+        have.
         """
         if outcome is None and self._reports.of(pod.uid).in_progress is None:
             return False

@@ -1,7 +1,7 @@
-"""What people and the API are told of resizes: conditions, events, metrics, decisions.
+"""How resizes are reported: conditions, events, metrics, decisions.
 
 Keeps the two conditions of each pod that has one. Must never decide whether a resize is allocated,
-nor whether it is done: it is told.
+nor whether it is done: the caller says so.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ResizeReports:
     def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
         """What a worker says of a pod as it was allocated; whether the conditions have changed.
 
-        ``outcome`` None: all that runs has what it is to have.
+        ``outcome`` None: everything that runs has what it should have.
         """
         uid, before = pod.uid, self.of(pod.uid)
         if outcome is not None and (outcome.error or outcome.in_progress):

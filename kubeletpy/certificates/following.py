@@ -30,7 +30,7 @@ class FileFollower:
 
     Args:
         paths: which; asked again after each change, as one file may name the others.
-        changed: told of a change; when it raises KubeconfigError, it is told again later.
+        changed: called at a change; when it raises KubeconfigError, it is called again later.
     """
 
     def __init__(

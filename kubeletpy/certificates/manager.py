@@ -1,7 +1,7 @@
 """Keeps one certificate of the node valid: asks for it, stores it, renews it before it ends.
 
-What is in use is :attr:`CertificateManager.current`; whoever uses it is told of a new one. Failures
-are retried for ever with a backoff; must never give up a certificate that is still valid.
+What is in use is :attr:`CertificateManager.current`; its users are notified of a new one. Failures
+are retried forever with a backoff; must never give up a certificate that is still valid.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Purpose:
         signer: who signs it.
         vital: without it the agent can do nothing: ends the agent when it is lost for good.
         first_prefix: of the names of requests while there is no certificate.
-        failed: told of each failure.
-        replaced: told how many seconds the previous certificate had been valid.
+        failed: called at each failure.
+        replaced: called with how many seconds the previous certificate had been valid.
     """
 
     name: str
@@ -68,7 +68,7 @@ class CertificateManager:
     Args:
         names: what the certificate should say now; None: nothing can be asked for yet.
         api: a connection to ask with, given whether the current certificate is valid.
-        on_change: told when ``current`` has changed.
+        on_change: called when ``current`` has changed.
     """
 
     def __init__(

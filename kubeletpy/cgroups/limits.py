@@ -1,7 +1,7 @@
 """Change the limits of a pod's cgroup while the pod runs.
 
 Implements :class:`kubeletpy.runtime_manager.pod_limits.PodCgroupLimits`. Must never decide which
-limits a pod is to have, nor in which order they change.
+limits a pod should have, nor in which order they change.
 """
 
 from __future__ import annotations

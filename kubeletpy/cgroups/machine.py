@@ -64,8 +64,10 @@ def _page_size(kibibytes: int) -> str:
 
 
 def _max_pids(root: Path) -> int:
-    told = [number(_text(root / "proc/sys/kernel" / name)) for name in ("threads-max", "pid_max")]
-    return min((limit for limit in told if limit is not None), default=0)
+    reported = [
+        number(_text(root / "proc/sys/kernel" / name)) for name in ("threads-max", "pid_max")
+    ]
+    return min((limit for limit in reported if limit is not None), default=0)
 
 
 def _text(path: Path) -> str:

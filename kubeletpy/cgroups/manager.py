@@ -179,7 +179,7 @@ class PodCgroups:
     def _remember(self, pod: Pod) -> None:
         try:
             added = burstable_cpu(pod)
-        except ValueError:  # the pod itself is told when its own cgroup is made
+        except ValueError:  # reported on the pod itself when its own cgroup is made
             return
         if added:
             self._cpu[pod.uid] = added

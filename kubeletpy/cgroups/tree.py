@@ -123,7 +123,7 @@ class CgroupTree:
                 self.files.write(path, given)
 
     def pod_limits(self, pod: Pod) -> CgroupResources:
-        """The limits that a pod is to have. Raises CgroupError."""
+        """The limits that a pod should have. Raises CgroupError."""
         try:
             return pod_resources(pod, self.options.pods)
         except ValueError as error:

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
             return 0
         loaded = config.load_files(flags)
         _check(loaded)
-        # the runtime is told paths below it, and has a working directory of its own
+        # the runtime gets paths below it, and has a working directory of its own
         root = str(Path(loaded.node.root_dir).absolute())
         loaded = replace(loaded, node=replace(loaded.node, root_dir=root))
     except config.ConfigError as error:

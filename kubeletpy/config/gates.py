@@ -178,10 +178,12 @@ def decode_gates(value: object, at: str, report: Report) -> Mapping[str, bool]:
 
 
 def warnings(explicit: Mapping[str, bool]) -> list[str]:
-    """What to tell the user about gates that are named though they no longer matter."""
-    told = []
+    """Warnings about gates that are named though they no longer matter."""
+    reported = []
     for name in sorted(explicit):
         gate = GATES[name]
         if gate.stage in ("GA", "Deprecated"):
-            told.append(f"feature gate {name} is {gate.stage}: it will be removed, stop setting it")
-    return told
+            reported.append(
+                f"feature gate {name} is {gate.stage}: it will be removed, stop setting it"
+            )
+    return reported

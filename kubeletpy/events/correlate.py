@@ -99,7 +99,7 @@ class _Bucket:
 
 
 class Correlator:
-    """Remembers what was told. ``component`` and ``host`` name the teller."""
+    """Remembers what was reported. ``component`` and ``host`` name the reporter."""
 
     def __init__(self, component: str, host: str) -> None:
         self._component = component

@@ -1,4 +1,4 @@
-"""What a node under pressure does next, and which conditions it tells of. Pure.
+"""What a node under pressure does next, and which conditions it reports. Pure.
 
 Time is an argument. Source: docs/reference/behaviour-resources.md, rc. A threshold
 counts only when two looks in a row found it crossed: one number that jumps evicts nobody.
@@ -29,7 +29,7 @@ class State:
         first_seen: since when thresholds are crossed.
         ready: those whose grace period was over: they count until the minimum is reclaimed.
         last: what the last look saw.
-        pressed: when a condition was last seen; ``since``: when it began to be told.
+        pressed: when a condition was last seen; ``since``: when it was first reported.
     """
 
     suspected: frozenset[Threshold] = frozenset()
@@ -41,7 +41,7 @@ class State:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Those that are told, in their order."""
+        """Those that are reported, in their order."""
         return tuple(each for each in Condition if each in self.since)
 
 
@@ -92,7 +92,7 @@ def decide(seen: Observations, rules: Rules, state: State, now: float) -> Decisi
             sure.add(threshold)
     first_seen = {t: state.first_seen.get(t, now) for t in rules.thresholds if t in sure}
     pressed = dict(state.pressed) | {condition_of(t.signal): now for t in first_seen}
-    told = [c for c, last in pressed.items() if last == now or now - last < rules.transition]
+    reported = [c for c, last in pressed.items() if last == now or now - last < rules.transition]
     ready = {t: since for t, since in first_seen.items() if now - since >= t.grace}
     crossings = tuple(
         Crossing(t, seen[t.signal], since)
@@ -104,8 +104,8 @@ def decide(seen: Observations, rules: Rules, state: State, now: float) -> Decisi
         first_seen=first_seen,
         ready=frozenset(ready),
         last=seen,
-        pressed={c: last for c, last in pressed.items() if c in told},
-        since={c: state.since.get(c, now) for c in told},
+        pressed={c: last for c, last in pressed.items() if c in reported},
+        since={c: state.since.get(c, now) for c in reported},
     )
     act = crossings[0] if crossings else None
     return Decision(new_state, act, crossings, unsure=bool(met - sure))

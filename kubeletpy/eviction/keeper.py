@@ -76,7 +76,7 @@ class LocalStorageKeeper:
         self._any = asyncio.Event()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._ending: dict[str, asyncio.Task[None]] = {}
-        """Pods that were told to go, until they are gone."""
+        """Pods that are being evicted, until they are gone."""
 
     def pods_changed(self, uids: Iterable[str]) -> None:
         """These pods may run now, and no others. Never blocks."""

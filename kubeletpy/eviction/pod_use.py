@@ -55,7 +55,7 @@ class Candidate:
     Attributes:
         requests: memory and ephemeral storage in bytes.
         pod_level: its request for memory as a whole, where the spec has one.
-        use: None: nothing runs of it, or it can't be told.
+        use: None: nothing runs of it, or it is not known.
     """
 
     uid: str

@@ -73,7 +73,7 @@ class Rules:
 
     Attributes:
         thresholds: in the order of acting, hard ones first.
-        transition: seconds for which a condition is told after it was last seen.
+        transition: seconds for which a condition is reported after it was last seen.
         max_grace: seconds that a pod has at most to end after a soft threshold.
         instead: signals of evictionHard and evictionSoft that others stand for.
     """

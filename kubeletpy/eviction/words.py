@@ -1,4 +1,4 @@
-"""What people are told of an eviction: message, annotations, status. Pure.
+"""How an eviction is reported: message, annotations, status. Pure.
 
 Source: docs/reference/events.csv: Evicted, EvictionThresholdMet; docs/reference/reasons.csv:
 Evicted, DisruptionTarget; docs/reference/behaviour-resources.md, rd.

@@ -1,1 +1,1 @@
-"""Why a pod is as it is: gathered from the rooms, told on a socket, rendered for people."""
+"""Why a pod is as it is: gathered from the rooms, served on a socket, rendered for people."""

@@ -65,7 +65,7 @@ class StuckPods:
         self._ending = ending
         self._facts = facts
         self._recorder = recorder
-        self._told: dict[str, tuple[str, float]] = {}
+        self._reported: dict[str, tuple[str, float]] = {}
         """uid -> what was told, and when (Unix seconds)."""
 
     async def run(self) -> None:
@@ -77,17 +77,17 @@ class StuckPods:
     def look(self) -> None:
         """Tell of each pod that is held up, unless that is known."""
         ending = self._ending()
-        self._told = {uid: self._told[uid] for uid in ending if uid in self._told}
+        self._reported = {uid: self._reported[uid] for uid in ending if uid in self._reported}
         for uid in ending:
             facts = self._facts(uid)
             found = held_up_by(facts)
             if found is None or facts.pod is None:
                 continue
             what, why = found
-            told, at = self._told.get(uid, ("", 0.0))
-            if what == told and facts.now - at < AGAIN_S:
+            reported, at = self._reported.get(uid, ("", 0.0))
+            if what == reported and facts.now - at < AGAIN_S:
                 continue
-            self._told[uid] = (what, facts.now)
+            self._reported[uid] = (what, facts.now)
             since = facts.now - (facts.record.terminating_at or facts.now if facts.record else 0)
             message = f"Still terminating after {duration(since)}: {what}: {why}"
             self._recorder.event(

@@ -1,7 +1,7 @@
 """Tells when something in a directory changes: the kernel's inotify, read by the event loop.
 
 Says *that* something changed, and which names were deleted, for they may be there again when one
-looks: for all else who is told looks for himself. Needs libc, no library; where
+looks: for everything else the listener looks at the files itself. Needs libc, no library; where
 there is no inotify, ``start`` says so and the caller goes on polling.
 """
 
@@ -48,7 +48,7 @@ class DirectoryWatch:
         on_change: Callable[[], None],
         on_deleted: Callable[[str], None] | None = None,
     ) -> None:
-        """``on_deleted`` is told the name of each file that is deleted, before ``on_change``."""
+        """``on_deleted`` gets the name of each file that is deleted, before ``on_change``."""
         self._path = path
         self._on_change = on_change
         self._on_deleted = on_deleted
@@ -110,7 +110,7 @@ class DirectoryWatches:
     def __init__(self) -> None:
         self._fd = -1
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._told: dict[int, dict[object, Callable[[], None]]] = {}
+        self._reported: dict[int, dict[object, Callable[[], None]]] = {}
 
     def watch(self, path: Path, on_change: Callable[[], None]) -> Callable[[], None]:
         """Have ``on_change`` called after changes in a directory; gives what ends that.
@@ -124,24 +124,24 @@ class DirectoryWatches:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), str(path))
         key = object()
-        self._told.setdefault(number, {})[key] = on_change
+        self._reported.setdefault(number, {})[key] = on_change
 
         def end() -> None:
-            listeners = self._told.get(number)
+            listeners = self._reported.get(number)
             if listeners is None or listeners.pop(key, None) is None or listeners:
                 return
-            del self._told[number]
+            del self._reported[number]
             if self._fd >= 0:
                 self._libc.inotify_rm_watch(self._fd, number)
 
         return end
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._reported)
 
     def close(self) -> None:
         """End all."""
-        self._told.clear()
+        self._reported.clear()
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
@@ -165,9 +165,9 @@ class DirectoryWatches:
             data = os.read(self._fd, 65536)
         except BlockingIOError:
             return
-        told: set[int] = set()
+        reported: set[int] = set()
         for number, mask, _ in _events(data):
-            told |= set(self._told) if mask & _IN_Q_OVERFLOW else {number}
-        for number in told:
-            for on_change in list(self._told.get(number, {}).values()):
+            reported |= set(self._reported) if mask & _IN_Q_OVERFLOW else {number}
+        for number in reported:
+            for on_change in list(self._reported.get(number, {}).values()):
                 on_change()

@@ -1,4 +1,4 @@
-"""Certificates and whom they are for, as plain data. Pure.
+"""Certificates and their subjects, as plain data. Pure.
 
 Apart from the X.509 library, which is loaded where one is read or made (:mod:`.x509`,
 :mod:`.signing`) and not before.

@@ -80,7 +80,7 @@ def _level(name: str, directory: int) -> _Level:
 
 
 def remove_tree(path: str, *, only_directories: bool = False) -> None:
-    """Remove a directory and all that is in it.
+    """Remove a directory and everything in it.
 
     Args:
         path: of the directory; a link is not followed.

@@ -56,8 +56,8 @@ class ImageGarbageCollector:
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
         on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
     ) -> None:
-        """``on_remaining(ids, began)`` is told after a collection which images are left, and the
-        Unix time before which they were listed."""
+        """``on_remaining(ids, began)`` is called after a collection with the images that are left,
+        and the Unix time before which they were listed."""
         self._images = images
         self._runtime = runtime
         self._recorder = recorder

@@ -1,7 +1,7 @@
 """Make sure that a container's image is on the node and its pod may use it, or say why not.
 
 The decision is :mod:`policy`'s, who may use what :mod:`records`', the pull :mod:`puller`'s; this
-module asks the runtime and tells people what was found. Must never put a credential into an event,
+module asks the runtime and reports what was found. Must never put a credential into an event,
 an error or the log.
 """
 

@@ -197,7 +197,7 @@ class ImagePuller:
         raise CRIError("PullImage", text, target=spec.image, code=failures[-1].code)
 
     async def _inspect_pulled(self, spec: cri.ImageSpec, ref: str) -> tuple[LocalImage, str, int]:
-        """What was pulled, its id and size; the pull stands even if these cannot be told."""
+        """What was pulled, its id and size; the pull counts even if these are not known."""
         try:
             answer = await self._service.image_status(spec)
         except CRIError as error:

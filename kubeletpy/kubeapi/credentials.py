@@ -1,7 +1,7 @@
 """From a kubeconfig file to what a connection needs, with the official client's own loader.
 
 Certificates, tokens, token files and exec plugins are the loader's business; it runs as a process
-of its own (:mod:`.kubeconfig_loader`), each time when credentials are needed anew. Must never log
+of its own (:mod:`.kubeconfig_loader`), each time credentials are needed again. Must never log
 or show a credential.
 """
 

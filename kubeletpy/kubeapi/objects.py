@@ -61,7 +61,7 @@ class _Tracked:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Known, or refused for now."""
     disappointed: bool = False
-    """Somebody was told that it is not to be had, and waits to hear that it is."""
+    """A caller was refused the object, and waits to be notified that it can be had."""
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""What a client counts of its requests. Must never import a metrics library, nor be told a path.
+"""What a client counts of its requests. Must never import a metrics library, nor be given a path.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""Keeps somebody informed of one collection of the API: list once, then watch, for ever.
+"""Keeps somebody informed of one collection of the API: list once, then watch forever.
 
 Works against any KubeApi and on virtual time. Must never keep the objects itself, and never
 lets one malformed object, one failed request or one failing callback end it.
@@ -55,7 +55,7 @@ class Reflector:
         on_event: takes each later ADDED, MODIFIED and DELETED event, in order.
         forbidden_waits: seconds before each new try while the first list is refused: the
             authorizer may learn of a new relation some milliseconds after we do.
-        on_error: told each time that the API cannot be followed.
+        on_error: called each time the API cannot be followed.
         rng: for jitter.
         """
         self._api = api
@@ -163,7 +163,7 @@ class Reflector:
             self._version = version
 
     def _sound(self, item: object) -> bool:
-        """Whether an object can be told apart from others; the rest is for whom it is handed to."""
+        """Whether an object can be distinguished from others; its receiver checks the rest."""
         metadata = item.get("metadata") if isinstance(item, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if isinstance(name, str) and name:

@@ -68,7 +68,7 @@ class _Session:
         return not self.asking and all(answer.closed for answer in self.answers)
 
     async def close(self) -> None:
-        """Drop the connections; whoever still reads an answer is told."""
+        """Drop the connections; whoever still reads an answer gets an error."""
         # the session's own close leaves a reader waiting until its timeout
         for answer in list(self.answers):
             answer.close()

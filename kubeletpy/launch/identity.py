@@ -1,4 +1,4 @@
-"""As whom the agent comes to the API, and how that stays true: kubeconfig, bootstrap, rotation.
+"""The agent's identity at the API, and how it is kept valid: kubeconfig, bootstrap, rotation.
 
 Nothing here waits for the cluster: an agent whose first certificate is not approved yet runs its
 static pods meanwhile, and requests to the API wait for credentials.
@@ -100,7 +100,7 @@ class _Joining:
             assert self._bootstrap is not None, "asked only with another way in"
             stop_loading(str(self._kubeconfig))
             try:
-                # what is wrong with it must be told now, not by a request that waits for ever
+                # what is wrong with it must be reported now, not by a request that waits forever
                 await asyncio.to_thread(kubeconfig.read, self._bootstrap)
             except KubeconfigError as error:
                 raise KubeconfigError(

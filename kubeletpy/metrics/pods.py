@@ -236,7 +236,7 @@ class PodCountMetrics:
             self.working_pods.labels(*labels).set(count)
 
     def restarted(self, static: str) -> None:
-        """A pod was made anew because its UID came back."""
+        """A pod was created again because its UID came back."""
         self.restarted_pods.labels(static).inc()
 
     def orphan_found(self) -> None:

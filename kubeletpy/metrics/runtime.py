@@ -10,7 +10,7 @@ from kubeletpy.metrics.families import Families
 OPERATION_SECONDS = tuple(accumulate(repeat(2.5, 13), mul, initial=0.005))
 """14 buckets from 5 ms on, each 2.5 times the last, multiplied in the kubelet's order."""
 NEEDS_RUNTIME_CONFIG = "1.37.0"
-"""From that version on a kubelet must be told the cgroup driver by the runtime (KEP-4033)."""
+"""From that version on a kubelet must get the cgroup driver from the runtime (KEP-4033)."""
 
 
 class RuntimeMetrics:

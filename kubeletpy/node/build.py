@@ -143,7 +143,7 @@ def new_node(
 
 
 def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | None:
-    """What a node that is already registered must be told about labels and annotations."""
+    """Labels and annotations to change on a node that is already registered."""
     labels = existing["metadata"].get("labels") or {}
     wanted_labels = wanted["metadata"].get("labels") or {}
     changed = {
@@ -163,7 +163,7 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
 
 
 def machine_labels(node: api.Node, architecture: str) -> JSON | None:
-    """What a node must be told whose labels say another system or architecture than it has."""
+    """What to change on a node whose labels name another system or architecture than it has."""
     labels = node["metadata"].get("labels") or {}
     true = {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
     wrong = {key: value for key, value in true.items() if labels.get(key) != value}

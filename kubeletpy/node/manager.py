@@ -1,7 +1,7 @@
 """Registers the node and keeps its status true.
 
 A change of health is written at once (:meth:`NodeManager.poke`); what has not changed is written
-every report period only. Must never decide what is healthy: it is told.
+every report period only. Must never decide what is healthy: others report it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class NodeOptions:
     status_report_s: float = 300.0
     max_images: int = 50
     declared_features: Sequence[str] = ()
-    """What the node tells of in its status."""
+    """What the node reports in its status."""
     version: str = ""
 
     @classmethod

@@ -15,7 +15,7 @@ from kubeletpy.node.options import NodeOptions
 STORAGE = "ephemeral-storage"
 HUGE_PAGES = "hugepages-"
 _COMMON_PAGES = (1 << 30, 2 << 20)
-"""Sizes that every node tells of."""
+"""Sizes that every node reports."""
 
 
 def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:

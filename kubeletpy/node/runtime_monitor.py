@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 5.0
 ANSWER_WITHIN_S = 10.0
-"""A status call that hangs is given up after this long and made anew: the runtime may be well again
-long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
+"""A status call that hangs is given up after this long and made again: the runtime may be well
+again long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
 DOWN = "container runtime is down"
 
 
@@ -27,7 +27,7 @@ class RuntimeMonitor:
     """The runtime's health as it was last known."""
 
     def __init__(self, runtime: RuntimeManager, on_change: Callable[[], None]) -> None:
-        """``on_change`` is told when runtime or network become ready or stop being so."""
+        """``on_change`` is called when runtime or network become ready or stop being so."""
         self._runtime = runtime
         self._on_change = on_change
         self._health: RuntimeHealth | None = None

@@ -1,4 +1,4 @@
-"""How long the steps of a node's start took, told once each.
+"""How long the steps of a node's start took, reported once each.
 
 Of a node that the API already had there is nothing to tell: it was started before. Times come in
 from outside. Source: the kubelet's node startup latency tracker.

@@ -1,7 +1,7 @@
 """Registers the plugins whose sockets are there, and lets go those whose sockets are not.
 
 One step at a time for each socket, sockets side by side; what fails is tried again after a wait
-that doubles, at once when the socket is made anew or another plugin lets its name go. Source:
+that doubles, at once when the socket is created again or another plugin lets its name go. Source:
 docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
 """
 
@@ -115,7 +115,7 @@ class PluginManager:
                 await self._introduce(info, conversation)
         except PluginRefused as error:
             self._not_registered(step, name, str(error))
-        except Exception as error:  # a handler that breaks must not keep its plugin out for ever
+        except Exception as error:  # a handler that breaks must not keep its plugin out forever
             log.exception("plugin handler broke", extra={"socket": socket, "plugin": name})
             self._not_registered(step, name, f"internal error: {type(error).__name__}")
         else:

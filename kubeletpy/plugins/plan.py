@@ -76,8 +76,8 @@ class Plan:
 def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> Plan:
     """What brings the registered plugins in line with the sockets that were found.
 
-    A socket that was made anew is another plugin: the old one is let go first, and no failure of
-    the old one holds it up.
+    A socket that was created again is another plugin: the old one is let go first, and no failure
+    of the old one holds it up.
     """
     deregister, register, forget = [], [], []
     again: list[float] = []
@@ -91,7 +91,7 @@ def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> 
         elif path not in found:
             deregister.append(Deregister(info, "its socket is gone"))
         elif found[path] != info.stamp:
-            deregister.append(Deregister(info, "its socket was made anew"))
+            deregister.append(Deregister(info, "its socket was created again"))
     for path, stamp in found.items():
         state = known.get(path, Known())
         if state.busy or state.registered is not None:

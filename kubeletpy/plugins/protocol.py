@@ -1,6 +1,6 @@
 """Plugins of the node and those who use them: CSI drivers, device plugins, DRA drivers.
 
-A handler is told by type and knows nothing of sockets and handshakes; who registers knows nothing
+A handler is chosen by type and knows nothing of sockets and handshakes; who registers knows nothing
 of what a plugin is for. Source: docs/reference/behaviour-storage.md, sm1;
 docs/reference/behaviour-resources.md, rm.
 """

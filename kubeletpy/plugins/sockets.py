@@ -1,7 +1,8 @@
 """The sockets in plugins_registry: found at the start, and known at once when they come and go.
 
-What is there is read anew after every change and once a minute; the kernel only says when. Names
-with a leading dot, links and all that is no socket are passed over. Must never connect to one.
+The directory is read again after every change and once a minute; the kernel only says when. Names
+with a leading dot, links and everything that is no socket are passed over. Must never connect to
+one.
 Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
 """
 
@@ -82,7 +83,7 @@ class PluginSockets:
         self._watches = DirectoryWatches()
         self._ends: dict[tuple[str, int], Callable[[], None]] = {}
         self._changed = asyncio.Event()
-        self._told: dict[str, Stamp] | None = None
+        self._reported: dict[str, Stamp] | None = None
         self._problem = ""
 
     async def run(self) -> None:
@@ -113,8 +114,8 @@ class PluginSockets:
             new, failed = self._watch(seen.directories)
             if not new:  # what came before a watch was there is in what was read after it
                 break
-        if seen.sockets != self._told:
-            self._told = seen.sockets
+        if seen.sockets != self._reported:
+            self._reported = seen.sockets
             self._tell(dict(seen.sockets))
         return not failed
 

@@ -15,7 +15,7 @@ DISRUPTION_TARGET = "DisruptionTarget"
 def with_disruption(
     status: api.PodStatus, message: str, now: float, generation: int = 0
 ) -> list[api.PodCondition]:
-    """The conditions of a status and this one. ``now`` in Unix seconds; generation 0: untold."""
+    """The conditions of a status and this one. ``now`` in Unix seconds; generation 0: not known."""
     condition: api.PodCondition = {
         "type": DISRUPTION_TARGET,
         "status": "True",

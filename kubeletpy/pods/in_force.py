@@ -24,7 +24,7 @@ def in_force(pod: Pod) -> Pod:
     if not pod.status.get("containerStatuses"):
         return pod
     counts = not _asks_in_vain(pod)
-    told = {
+    reported = {
         init: {status.get("name"): status for status in statuses or ()}
         for init, statuses in (
             (False, pod.status.get("containerStatuses")),
@@ -35,7 +35,7 @@ def in_force(pod: Pod) -> Pod:
     def raised(container: api.Container, init: bool) -> api.Container:
         if init and not is_sidecar(container):
             return container
-        return _raised(container, told[init].get(container["name"]), counts)
+        return _raised(container, reported[init].get(container["name"]), counts)
 
     changed = replaced_containers(pod, raised)
     resources = pod.spec.get("resources")

@@ -1,4 +1,4 @@
-"""Which pods a node has: what housekeeping tells the rooms that clean up after pods. Pure."""
+"""Which pods a node has: what housekeeping passes to the rooms that clean up after pods. Pure."""
 
 from __future__ import annotations
 

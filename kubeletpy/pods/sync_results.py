@@ -36,7 +36,7 @@ class StartError:
     retry_at: float | None = None
     """Unix seconds at which its backoff ends, where it has one."""
     cause: str = ""
-    """Why the try before failed, where that is told with a backoff."""
+    """Why the previous try failed, where a backoff reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class ResizeOutcome:
-    """What came of bringing the resources in effect in line with those the pod is to have."""
+    """What came of bringing the resources in effect in line with those the pod should have."""
 
     in_progress: bool
-    """Something of the pod still runs with other resources than it is to have."""
+    """Something of the pod still runs with other resources than it should have."""
     error: str = ""
     """Why it does; empty when nothing went wrong."""
     done: tuple[str, ...] = ()

@@ -39,8 +39,8 @@ class PodDirectories:
         release: takes down the volumes of a gone pod (by uid) first; may block.
         again: called after a sweep that found something: what is left, or waits for this, has
             to be looked at once more.
-        swept: told after each sweep how many directories of gone pods there were and how many of
-            them are still there.
+        swept: called after each sweep with how many directories of gone pods there were and how
+            many of them are still there.
         wanted: whether a pod (by uid) came since the sweep was asked for, or has an end that is
             under way.
         """

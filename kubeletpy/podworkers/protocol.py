@@ -76,7 +76,7 @@ class PodStatuses(Protocol):
     """What a worker shows of its pod besides its steps."""
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
-        """Compose the status anew from what is known, if there is one already."""
+        """Compose the status again from what is known, if there is one already."""
         ...
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:

@@ -206,7 +206,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class RefreshStatus:
-    """Compose the pod's status anew, now, whether or not a step runs."""
+    """Compose the pod's status again, now, whether or not a step runs."""
 
     pod: Pod
     mirror: Pod | None

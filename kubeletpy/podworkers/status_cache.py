@@ -22,7 +22,7 @@ def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
 
 
 def with_known_ends(own: PodRuntimeStatus, known: PodRuntimeStatus) -> PodRuntimeStatus:
-    """A status that a worker made from its own calls, plus the ends that were told meanwhile.
+    """A status that a worker made from its own calls, plus the exits that were reported meanwhile.
 
     What its calls did not touch is in it as it was when the sync began: a container that ended
     since would run again, and its end be forgotten until somebody relists. The very same object
@@ -125,7 +125,7 @@ class PodStatusCache:
 
         An older one than that kept is dropped. IPs of a pod that has ended are kept
         (docs/reference/behaviour.md, a9). What is ``own`` is known to the worker, unless something
-        was told of the pod that the worker does not know yet.
+        was reported about the pod that the worker does not know yet.
         """
         old = self._entries.get(status.uid)
         if old is not None and own:
@@ -151,7 +151,7 @@ class PodStatusCache:
         return True
 
     def set_error(self, status: PodRuntimeStatus, error: str) -> None:
-        """Note that the runtime could not tell the status of a pod; ``status`` names the pod."""
+        """Note that the runtime could not give the status of a pod; ``status`` names the pod."""
         old = self._entries.get(status.uid)
         kept = status if old is None else old.status
         self._entries[status.uid] = CacheEntry(kept, error=error)
@@ -174,7 +174,7 @@ class PodStatusCache:
         return True
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have a function told of every change; it must not block."""
+        """Call a function at every change; it must not block."""
         self._subscribers.append(subscriber)
 
     def _tell(self, uid: str) -> None:

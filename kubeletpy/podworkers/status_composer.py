@@ -1,7 +1,7 @@
 """Makes the API status of a pod out of what the rooms know, and has it kept and written.
 
-The workers' own: nobody else gives the status manager a status, so that all that is said of a pod
-is said in one order. Gathers inputs only; what a status says is decided by
+The workers' own: nobody else gives the status manager a status, so that everything reported of a
+pod is said in one order. Gathers inputs only; what a status says is decided by
 :mod:`kubeletpy.status.generate`.
 """
 
@@ -42,7 +42,7 @@ class ResizeConditions(Protocol):
     """What a status says of resizes in place."""
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
-        """The conditions of a pod that tell of a resize."""
+        """The conditions of a pod that report a resize."""
         ...
 
     def ended(self, uid: str) -> None:
@@ -78,7 +78,7 @@ class StatusComposer:
         recursive_read_only: runtime handlers that can mount read-only down to the mounts below;
             "" is the default one.
         agent_started_at: Unix seconds.
-        looked_at: told what the runtime has of a pod whenever its status is made.
+        looked_at: called with what the runtime has of a pod whenever its status is made.
         """
         self._statuses = statuses
         self._cache = cache
@@ -144,7 +144,7 @@ class StatusComposer:
         return new.get("phase") in TERMINAL
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
-        """Compose the status anew from what is known, if there is one already."""
+        """Compose the status again from what is known, if there is one already."""
         status = self._cache.status(pod.uid)
         if status is not None and self._statuses.get_status(pod.uid) is not None:
             self.store(pod, mirror, status, override=override)

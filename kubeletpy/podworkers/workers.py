@@ -92,7 +92,7 @@ class PodWorkers:
     ) -> None:
         """``statuses`` is what the workers show of their pods between their steps.
 
-        ``on_finished`` is told the uid when a worker is done with a pod or forgets it.
+        ``on_finished`` is called with the uid when a worker is done with a pod or forgets it.
 
         ``allocated`` is the pod with the resources it has been given: the only one that steps see.
 

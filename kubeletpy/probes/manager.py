@@ -94,7 +94,7 @@ class KubeProbeManager:
             self.status_stored(pod, status)
 
     def status_stored(self, pod: Pod, status: api.PodStatus) -> None:
-        """A pod's status was made anew: what its probes wait for may have come."""
+        """A pod's status was composed again: what its probes wait for may have come."""
         probes = self._pods.get(pod.uid)
         if not probes:
             return

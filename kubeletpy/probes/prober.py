@@ -1,4 +1,4 @@
-"""One run of one probe: ask, tell the events and metrics what came of it.
+"""One run of one probe: ask, and report the result as event and metric.
 
 Must never decide what a result means for the container: that is :mod:`.schedule`.
 """
@@ -67,7 +67,7 @@ class Prober:
         self._resolver = Resolver()
 
     async def run(self, target: Target, *, quietly: bool) -> Finding:
-        """Run a probe once. ``quietly``: a failure is not told."""
+        """Run a probe once. ``quietly``: a failure is not reported."""
         for attempt in range(TRIES):
             try:
                 reply = await self._ask(target)

@@ -19,7 +19,7 @@ class ProbeManager(Protocol):
         ...
 
     def status_stored(self, pod: Pod, status: api.PodStatus) -> None:
-        """A pod's status was made anew: what its probes wait for may have come."""
+        """A pod's status was composed again: what its probes wait for may have come."""
         ...
 
     def stop_liveness_and_startup(self, pod: Pod) -> None:

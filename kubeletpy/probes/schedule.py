@@ -12,7 +12,7 @@ Three things differ from a worker that ticks each period, and none is visible bu
   a ticker that began with the pod has it. So a startup probe still has failureThreshold periods.
 - Before that, startup and readiness probes have early runs at growing pauses, as the kubelet
   runs readiness probes early whenever it computes a status. An early success counts, an early
-  failure is neither counted nor told.
+  failure is neither counted nor reported.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class RemoteRuntime(
         """Wait for the runtime and see that both services speak CRI v1; what the runtime is.
 
         ``timeout`` in seconds, by default the request timeout. Raises Unavailable when nobody
-        listens by then, IncompatibleRuntime when somebody else does, CRIError for all else.
+        listens by then, IncompatibleRuntime when somebody else does, CRIError for everything else.
         """
         for connection in (self.connection, self.image_connection):
             await _wait_for(connection, timeout or self._calls.request_timeout)

@@ -17,8 +17,8 @@ def socket_path(endpoint: str) -> str:
     """The absolute path of the socket that ``endpoint`` names.
 
     Accepts ``unix:///run/containerd/containerd.sock``, ``unix:/run/…`` and the plain path. Raises
-    EndpointError for all else: CRI runtimes listen on unix sockets, and there is no TLS here that
-    would make a network endpoint safe.
+    EndpointError for everything else: CRI runtimes listen on unix sockets, and there is no TLS
+    here that would make a network endpoint safe.
     """
     scheme, colon, rest = endpoint.partition(":")
     if endpoint.startswith("/"):

@@ -178,7 +178,8 @@ _BY_CODE: dict[Code, type[CRIError]] = {
 
 
 def error_for(code: Code, method: str, details: str, *, target: str = "") -> CRIError:
-    """The error of a status: the class for its code, or plain CRIError where none is told apart."""
+    """The error of a status: the class for its code, or plain CRIError where codes are not
+    distinguished."""
     kind = _BY_CODE.get(code, CRIError)
     return kind(method, details, target=target, code=code)
 

@@ -102,7 +102,7 @@ class RuntimeService(Protocol):
         ...
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """Make the runtime open the log file anew, after a rotation."""
+        """Make the runtime reopen the log file, after a rotation."""
         ...
 
     async def exec_sync(

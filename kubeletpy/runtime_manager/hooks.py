@@ -31,7 +31,7 @@ class LifecycleHooks(Protocol):
     ) -> None:
         """Before the stop, within the grace period; the caller gives it up when that is over.
 
-        ``pod`` is None when only the runtime knows it. Raises HookFailed: it is told, the stop
+        ``pod`` is None when only the runtime knows it. Raises HookFailed: it is reported, the stop
         goes on.
         """
         ...

@@ -258,12 +258,12 @@ class KubeRuntimeManager:
         *,
         all_sources_ready: bool,
         removable: Callable[[str], bool],
-        told: Callable[[str], bool] = lambda uid: True,
+        reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
         self._parts.crash_loops.collect(self._tools.clock.now())
         known = await self._collector.collect(
-            removable, all_sources_ready=all_sources_ready, told=told
+            removable, all_sources_ready=all_sources_ready, reported=reported
         )
         self._in_effect.forget_except(known)
 

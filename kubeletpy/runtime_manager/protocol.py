@@ -37,7 +37,7 @@ class SyncPodRequest:
     """Told what is going to be done and why, before it is; the result has only what is new."""
     is_terminating: Callable[[], bool] = lambda: False
     """Whether termination was asked for meanwhile: the sync then starts nothing more."""
-    told: Callable[[], bool] = lambda: True
+    reported: Callable[[], bool] = lambda: True
     """Whether the API knows what ``status`` says: records that it still needs stay until then."""
 
 
@@ -58,8 +58,8 @@ class RuntimeManager(Protocol):
         """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
 
         ``pod`` is None for a pod that only the runtime knows. ``grace_override``, in seconds,
-        replaces the pod's own grace period. ``on_stopped`` is told how the containers ended while
-        the sandboxes are being stopped.
+        replaces the pod's own grace period. ``on_stopped`` is called with how the containers ended
+        while the sandboxes are being stopped.
         """
         ...
 
@@ -80,12 +80,12 @@ class RuntimeManager(Protocol):
         *,
         all_sources_ready: bool,
         removable: Callable[[str], bool],
-        told: Callable[[str], bool] = lambda uid: True,
+        reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         """Remove dead containers and sandboxes beyond what is kept.
 
         ``removable(pod_uid)`` says whether everything of that pod may go (docs: GC and eviction),
-        ``told(pod_uid)`` whether the API knows how its containers ended.
+        ``reported(pod_uid)`` whether the API knows how its containers ended.
         """
         ...
 

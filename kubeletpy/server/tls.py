@@ -1,7 +1,7 @@
 """The TLS of the agent's server: its certificate, the clients' authority, and new files at once.
 
 Files are looked at when a client connects, so a rotated certificate or authority needs no restart.
-A new file that can't be used is told once, and the old one goes on. Must never log a key.
+A new file that can't be used is reported once; the old one stays in use. Must never log a key.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Bus:
             self._signals.put_nowait(message)
 
     async def _until_over(self) -> None:
-        # whatever ended it: who calls or receives is told that it is over
+        # whatever ended it: callers and receivers get to know that it is over
         with contextlib.suppress(Exception):
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
         if self._signals.full():

@@ -1,4 +1,4 @@
-"""logind, as far as a node agent needs it: hold a shutdown up, and be told of it."""
+"""The part of logind that a node agent needs: delaying a shutdown, and being notified of it."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class ShutdownManager:
         pods: the pods that use the node now.
         kill: ends a pod and waits for it; raises TimeoutError.
         is_finished: whether all that a pod (by uid) held is released.
-        changed: told when ``shutting_down`` has changed.
-        observe: told ("start" or "end", Unix seconds).
+        changed: called when ``shutting_down`` has changed.
+        observe: called with ("start" or "end", Unix seconds).
         """
         self._periods = tuple(periods)
         self._connect = connect

@@ -72,7 +72,7 @@ class StatsCollector:
         self._disks = Shared(self._measure)
 
     async def usage(self) -> Reading:
-        """Cpu, memory and swap. A runtime that fails is told in ``Reading.problem``."""
+        """Cpu, memory and swap. A runtime that fails is reported in ``Reading.problem``."""
         return await self._usage.get()
 
     async def detail(self) -> Reading:

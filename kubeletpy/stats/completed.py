@@ -31,10 +31,12 @@ def completed(
         return filled(theirs, ours) if prefer_runtime else filled(ours, theirs)
 
     def container(group: Group) -> Group:
-        told = said.containers.get(group.id)
-        if told is None:
+        reported = said.containers.get(group.id)
+        if reported is None:
             return group
-        return replace(group, stats=joined(group.stats, told.stats), layer=_layer(told, spaces))
+        return replace(
+            group, stats=joined(group.stats, reported.stats), layer=_layer(reported, spaces)
+        )
 
     done = replace(pod, containers=tuple(container(group) for group in pod.containers))
     sandbox = said.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
@@ -49,8 +51,8 @@ def completed(
     )
 
 
-def _layer(told: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | None:
-    layer = told.layer
+def _layer(reported: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | None:
+    layer = reported.layer
     if layer is None:
         return None
     return TreeUse(layer.at, layer.used, layer.inodes, spaces.get(layer.mountpoint))

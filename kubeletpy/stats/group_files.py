@@ -111,14 +111,14 @@ def descriptors(processes: Iterable[int]) -> int:
     for pid in itertools.islice(processes, MAX_PROCESSES):
         directory = Path(f"/proc/{pid}/fd")
         try:
-            told = directory.stat().st_size
-            if not told and left > 0:
+            reported = directory.stat().st_size
+            if not reported and left > 0:
                 with os.scandir(directory) as entries:
-                    told = sum(1 for _ in itertools.islice(entries, left))
-                left -= told
+                    reported = sum(1 for _ in itertools.islice(entries, left))
+                left -= reported
         except OSError:
             continue
-        count += told
+        count += reported
     return count
 
 

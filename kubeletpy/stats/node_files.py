@@ -132,14 +132,15 @@ class NodeFiles:
 
     def _limits(self, at: int) -> Limits:
         names = ("pid_max", "threads-max")
-        told = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
-        limits = [limit for limit in told if limit is not None]
+        reported = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
+        limits = [limit for limit in reported if limit is not None]
         tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
         return Limits(at, min(limits, default=None), tasks)
 
 
 def _listener(path: str) -> int:
-    """The process that listens at a socket; 0 when it can not be told (or init holds it for it)."""
+    """The process that listens at a socket; 0 when it is not known (or init holds the socket for
+    it)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(1.0)
         try:

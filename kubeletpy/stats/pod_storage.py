@@ -160,9 +160,9 @@ class StorageMeter:
         found: dict[str, dict[str, int]] = {}
         for pod in pods:
             for container in pod.containers:
-                told = containers.get(container.id)
-                if told is not None and told.layer is not None:
-                    found.setdefault(pod.ref.uid, {})[container.name] = told.layer.used or 0
+                reported = containers.get(container.id)
+                if reported is not None and reported.layer is not None:
+                    found.setdefault(pod.ref.uid, {})[container.name] = reported.layer.used or 0
         return found
 
     async def _stats(self, pods: list[RunningPod]) -> Iterable[cri.ContainerStats]:
@@ -194,7 +194,7 @@ class StorageMeter:
 
 
 def _apart(info: cri.ImageFsInfoResponse, root_dir: str) -> bool | None:
-    """None: can't be told now."""
+    """None: not known now."""
     images = [each.fs_id.mountpoint for each in info.image_filesystems[:1]]
     layers = [each.fs_id.mountpoint for each in info.container_filesystems[:1]]
     try:

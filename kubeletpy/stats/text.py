@@ -1,4 +1,4 @@
-"""Prometheus' text format for series that are made anew at each scrape. Pure."""
+"""Prometheus' text format for series that are rebuilt at each scrape. Pure."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class StatsViews:
 
     Args:
         from_runtime: None, or the runtime that writes the cadvisor scrape itself if it can.
-        provider: told which one writes it: FROM_FILES or FROM_RUNTIME.
+        provider: called with which one writes it: FROM_FILES or FROM_RUNTIME.
     """
 
     def __init__(

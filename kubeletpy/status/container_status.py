@@ -1,7 +1,7 @@
 """Container statuses as kubectl shows them, from runtime records and the status before.
 
-Pure; the rows are those of docs/reference/behaviour.md, e4. What the runtime lost is told as lost
-(exit code 137, ContainerStatusUnknown), never as success.
+Pure; the rows are those of docs/reference/behaviour.md, e4. What the runtime lost is reported as
+lost (exit code 137, ContainerStatusUnknown), never as success.
 """
 
 from __future__ import annotations

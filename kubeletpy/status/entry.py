@@ -45,7 +45,7 @@ class Entry:
 
     @property
     def may_delete(self) -> bool:
-        """Whether all is told of a deleted pod, so that its object may go."""
+        """Whether everything about a deleted pod is reported, so that its object may go."""
         return (
             self.finished
             and self.pod.being_deleted

@@ -1,6 +1,6 @@
 """The last status of a pod: whatever is still open when its worker is done is settled here.
 
-Pure (docs/reference/behaviour.md, f4). What nobody saw end is told as lost, never as success.
+Pure (docs/reference/behaviour.md, f4). What nobody saw end is reported as lost, never as success.
 """
 
 from __future__ import annotations

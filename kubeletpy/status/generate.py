@@ -53,7 +53,7 @@ class StatusInputs:
     """Unix seconds; containers older than that keep the readiness the API knows."""
     recursive_read_only: bool = False
     resize_conditions: Sequence[api.PodCondition] = ()
-    """Those that tell of a resize in place, with their times."""
+    """Those that report a resize in place, with their times."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
     """What containers were last given, by name."""
     actuated_pod: api.ResourceRequirements | None = None
@@ -89,7 +89,7 @@ def _ended_before_it_began(inputs: StatusInputs) -> bool:
     """A pod that a node refused, as an agent finds it that has been restarted since.
 
     Nothing is known of its containers, and nothing may be made up: a container without a record
-    would be told as lost, in the place of the reason why the pod was refused.
+    would be reported as lost, in place of the reason why the pod was refused.
     """
     old, runtime = inputs.old, inputs.runtime
     return (
@@ -109,9 +109,9 @@ def deadline(pod: Pod, start_time: str | None) -> float | None:
 
 
 def _was_restarting_all(old: api.PodStatus) -> bool:
-    """Whether what is gone from the runtime since is what the agent removed to start it anew."""
-    told = conditions.find(old.get("conditions"), conditions.RESTARTING_ALL)
-    return told is not None and told["status"] == "True"
+    """Whether what is gone from the runtime since is what the agent removed to start it again."""
+    reported = conditions.find(old.get("conditions"), conditions.RESTARTING_ALL)
+    return reported is not None and reported["status"] == "True"
 
 
 def _with_containers(inputs: StatusInputs) -> api.PodStatus:

@@ -47,7 +47,7 @@ class ApiStatusManager:
         """Without ``kube_api`` (standalone) statuses are kept, not written.
 
         ``mirror_of`` finds the mirror of a static pod: its status is written there.
-        ``on_written`` is told the seconds from a status change to its arrival at the API,
+        ``on_written`` is called with the seconds from a status change to its arrival at the API,
         ``on_refused`` once that the API keeps refusing a pod's status.
         """
         self._clock = clock
@@ -78,7 +78,7 @@ class ApiStatusManager:
         """How many pods have a status that the API has not got yet."""
         return sum(entry.writer is not None for entry in self._entries.values())
 
-    def is_told(self, uid: str) -> bool:
+    def is_reported(self, uid: str) -> bool:
         """Whether the API has the newest status of a pod; also true of a pod without one."""
         entry = self._entries.get(uid)
         return self._writer is None or entry is None or not entry.unsent
@@ -124,7 +124,7 @@ class ApiStatusManager:
             self._drop(uid)
 
     async def close(self) -> None:
-        """Stop writing. What was not sent is computed anew by the next start of the agent."""
+        """Stop writing. What was not sent is computed again by the next start of the agent."""
         self._closed = True
         writers = [entry.writer for entry in self._entries.values() if entry.writer is not None]
         for writer in writers:

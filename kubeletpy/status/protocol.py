@@ -16,7 +16,7 @@ class StatusManager(Protocol):
         """The newest status kept for a pod (static pods: under their own uid)."""
         ...
 
-    def is_told(self, uid: str) -> bool:
+    def is_reported(self, uid: str) -> bool:
         """Whether the API has the newest status of a pod; also true of a pod without one."""
         ...
 

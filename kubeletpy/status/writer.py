@@ -29,13 +29,13 @@ SAY_AFTER = 3
 """Answers in a row that refuse a write, until the pod's events say so."""
 GIVE_UP_AFTER = 6
 """Answers in a row that call the last status of a deleted pod invalid, until it is deleted without
-it: what the API will never take must not keep the pod Terminating for ever."""
+it: what the API will never take must not keep the pod Terminating forever."""
 
 
 class StatusWriter:
     """Carries statuses to a Kubernetes API.
 
-    ``target`` finds what shows a pod in the API, ``forget`` is told that the API has the pod no
+    ``target`` finds what shows a pod in the API, ``forget`` is called when the API has the pod no
     longer; the other arguments are :class:`~kubeletpy.status.manager.ApiStatusManager`'s.
     """
 

@@ -35,7 +35,7 @@ class Admitting:
         reject: has a refusal shown, by the pod's worker.
         active: the pods that use the node.
         current: the newest object of a pod in the configuration.
-        start: is told the uid of a pod that was held and may run now.
+        start: called with the uid of a pod that was held and may run now.
         """
         self._admit = admit
         self._allocations = allocations

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 QUEUE = 50
 KEEP = 1
-KEEP_UNTOLD = 2
+KEEP_UNREPORTED = 2
 """What a status can show of a container: while the API does not have it, both runs stay."""
 
 
@@ -49,13 +49,13 @@ class DeadContainers:
         runtime: RuntimeManager,
         cache: PodStatusCache,
         content_removable: Callable[[str], bool],
-        told: Callable[[str], bool] = lambda uid: True,
+        reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        """``told(pod_uid)``: the API knows how the pod's containers ended."""
+        """``reported(pod_uid)``: the API knows how the pod's containers ended."""
         self._runtime = runtime
         self._cache = cache
         self._content_removable = content_removable
-        self._told = told
+        self._reported = reported
         self._queue: asyncio.Queue[str] = asyncio.Queue(QUEUE)
         self._queued: set[str] = set()
 
@@ -63,7 +63,7 @@ class DeadContainers:
         """A container of a pod has died: older records of its name may go."""
         if (status := self._cache.status(uid)) is not None:
             remove_all = self._content_removable(uid)
-            keep = KEEP if self._told(uid) else KEEP_UNTOLD
+            keep = KEEP if self._reported(uid) else KEEP_UNREPORTED
             self._put(dead_to_remove(status, container_id, keep=keep, remove_all=remove_all))
 
     def remove_all(self, uid: str) -> None:

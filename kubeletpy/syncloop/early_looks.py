@@ -3,7 +3,7 @@
 The next container waits for the end of this one, which most often comes quickly; a relist each
 second would make that the pace of every pod with init containers. So one container at a time is
 asked for after growing pauses, until the relist is as good. Must never look while events flow, nor
-at what else runs: that may run for ever.
+at what else runs: that may run forever.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ class HeldPods:
     """By uid; bounded by the pods of the configuration."""
 
     def __init__(self, settled: Settled) -> None:
-        """``settled(uid, rejection)`` is told how a pod's admission ended; None: it may run."""
+        """``settled(uid, rejection)`` is called with how a pod's admission ended; None: it may
+        run."""
         self._settled = settled
         self._tasks: dict[str, asyncio.Task[Rejection | None]] = {}
         self._refused: set[str] = set()

@@ -95,7 +95,7 @@ class Housekeeping:
     def _start_unknown(
         self, active: Sequence[Pod], views: dict[str, WorkerView], received_at: float
     ) -> None:
-        """A uid that came back after its worker was done: start it anew."""
+        """A uid that came back after its worker was done: start it again."""
         for pod in active:
             if pod.uid in views:
                 continue

@@ -70,8 +70,8 @@ class SyncLoop:
         unread: what ``merge`` could not read.
         allocations: what pods have been given; without it they keep what they are admitted with.
         runtime_error: why the runtime can not be used now; the inputs wait while there is a reason.
-        on_api_object: told the pod that runs whenever its object in the API has changed (for a
-            mirror: the static pod), after the pod manager has it.
+        on_api_object: called with the pod that runs whenever its object in the API has changed
+            (for a mirror: the static pod), after the pod manager has it.
         """
         self._sources = sources
         self._merge = merge

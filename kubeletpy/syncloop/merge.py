@@ -8,7 +8,7 @@ What arrives may be no pod. One that is known goes on as it was, as it does unde
 client can't decode the object; only its deletion is taken over. It must never count as removed: a
 slip of somebody's pen would end what runs. One that is not known (the agent has just started) can't
 be run, but what runs of it is left alone for as long as the source has it. NAMELESS stands for
-something of which not even the uid is known: a file that could not be read, and was told of.
+something of which not even the uid is known: a file that could not be read, and was reported.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 FIRST_WAIT = 0.1
 LAST_WAIT = 5.0
 QUIET = 1.0
-"""Seconds of waiting that nobody is told of: each start waits for the first look at the runtime."""
+"""Seconds of waiting that are not reported: each start waits for the first look at the runtime."""
 
 Resume = Callable[[dict[str, Sequence[api.Pod]], Iterable[str]], None]
 
@@ -76,15 +76,15 @@ class Pause:
         return True
 
     async def _wait(self) -> None:
-        delay, waited, told = FIRST_WAIT, 0.0, False
+        delay, waited, reported = FIRST_WAIT, 0.0, False
         while error := self._error():
-            if waited >= QUIET and not told:
+            if waited >= QUIET and not reported:
                 log.warning("pods are not synced", extra={"error": error})
-                told = True
+                reported = True
             await asyncio.sleep(delay)
             waited += delay
             delay = min(delay * 2, LAST_WAIT)
-        if told:
+        if reported:
             log.info("pods are synced again")
         sets, changed = self._sets, self._changed
         self._sets, self._changed, self._task = {}, {}, None

@@ -103,7 +103,7 @@ class Pleg:
         return self._events_flow
 
     def relist_soon(self) -> None:
-        """Something happened that can not be told otherwise."""
+        """Something happened that has no type of its own."""
         self._wake.set()
 
     def health_error(self) -> str:

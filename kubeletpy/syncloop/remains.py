@@ -20,13 +20,13 @@ class Remains:
         pods: PodManager,
         workers: WorkerQueries,
         unread: UnreadPods,
-        is_told: Callable[[str], bool],
+        is_reported: Callable[[str], bool],
     ) -> None:
-        """``is_told``: whether the API has the newest status of a pod."""
+        """``is_reported``: whether the API has the newest status of a pod."""
         self._pods = pods
         self._workers = workers
         self._unread = unread
-        self._is_told = is_told
+        self._is_reported = is_reported
 
     def may_run(self, uid: str) -> bool:
         """Whether a pod is wanted or its containers may run."""
@@ -42,4 +42,4 @@ class Remains:
         """Whether a pod's records may go: not before the API knows how its containers ended."""
         if self._unread.holds(uid):
             return False
-        return self._workers.should_content_be_removed(uid) and self._is_told(uid)
+        return self._workers.should_content_be_removed(uid) and self._is_reported(uid)

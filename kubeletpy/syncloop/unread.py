@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UnreadPods:
-    """Asked anew each time; costs nothing while every manifest can be read."""
+    """Asked each time; costs nothing while every manifest can be read."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class UnreadPods:
         self._pods = pods
         self._cache = cache
         self._worker = worker
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def holds(self, uid: str) -> bool:
         """Whether a pod may be one that a source has and nobody can read."""
@@ -41,14 +41,14 @@ class UnreadPods:
     def uids(self) -> frozenset[str]:
         """All of them."""
         if not self._merge.nameless:
-            self._told = frozenset()
+            self._reported = frozenset()
             return self._merge.unknown
         held = frozenset(uid for uid in self._cache if self._may_be_nameless(uid))
-        for uid in held - self._told:
+        for uid in held - self._reported:
             log.warning(
                 "pod goes on: a manifest that can't be read may be its own", extra={"uid": uid}
             )
-        self._told = held
+        self._reported = held
         return self._merge.unknown | held
 
     def _may_be_nameless(self, uid: str) -> bool:

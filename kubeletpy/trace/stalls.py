@@ -1,4 +1,4 @@
-"""How long the event loop is held at a time, and by what. Pure: a watcher asks, and tells the time.
+"""How long the event loop is held at a time, and by what. Pure: a watcher asks and passes the time.
 
 A turn of the loop is what runs between two waits for events: one callback, or some in a row. While
 a turn lasts nothing else is answered.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONG_S = 0.25
-"""A turn this long is told of: health answers come late."""
+"""A turn this long is reported: health answers come late."""
 MAX_FRAMES = 12
 """Innermost frames that name a culprit."""
 
@@ -63,7 +63,7 @@ class TurnLog:
         self._seen = (turn, stack)
 
     def take_stall(self) -> Stall | None:
-        """The latest stall, told once."""
+        """The latest stall, reported once."""
         stall, self._stall = self._stall, None
         return stall
 

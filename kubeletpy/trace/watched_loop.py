@@ -43,12 +43,13 @@ class WatchedLoop(asyncio.SelectorEventLoop):
 
 
 @contextmanager
-def watching(loop: WatchedLoop, told: Callable[[], None]) -> Iterator[None]:
-    """Watch the running loop of this thread; ``told`` is called in another one at each stall."""
+def watching(loop: WatchedLoop, reported: Callable[[], None]) -> Iterator[None]:
+    """Watch the running loop of this thread; ``reported`` is called in another one at each
+    stall."""
     over = threading.Event()
     ident = threading.get_ident()
     thread = threading.Thread(
-        target=_watch, args=(loop.turns, ident, over, told), name="loop-watch", daemon=True
+        target=_watch, args=(loop.turns, ident, over, reported), name="loop-watch", daemon=True
     )
     thread.start()
     try:
@@ -58,7 +59,7 @@ def watching(loop: WatchedLoop, told: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def _watch(turns: TurnLog, ident: int, over: threading.Event, told: Callable[[], None]) -> None:
+def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable[[], None]) -> None:
     while not over.wait(LONG_S):
         if turns.busy:
             number = turns.turn
@@ -67,7 +68,7 @@ def _watch(turns: TurnLog, ident: int, over: threading.Event, told: Callable[[],
                 turns.seen(number, _described(frame))
         stall = turns.take_stall()
         if stall is not None:
-            told()
+            reported()
             log.warning(
                 "the event loop was held: nothing else was done meanwhile",
                 extra={"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))},

@@ -188,7 +188,7 @@ class NodeVolumes:
         raise AssertionError("the last try returns or raises")
 
     def _state(self, pod: Pod) -> _PodState:
-        """What is known of a pod, planned anew when its spec changed."""
+        """What is known of a pod, planned again when its spec changed."""
         known = self._pods.get(pod.uid)
         if known is not None and (known.spec is pod.spec or known.spec == pod.spec):
             return known
@@ -275,7 +275,7 @@ class NodeVolumes:
         for name, problem in problems.items():
             self._tell(pod, name, problem)
         listed = "; ".join(f'volume "{name}": {problem}' for name, problem in problems.items())
-        return VolumeError(f"unmounted volumes=[{' '.join(problems)}]: {listed}", told=True)
+        return VolumeError(f"unmounted volumes=[{' '.join(problems)}]: {listed}", reported=True)
 
     def _tell(self, pod: Pod, volume: str, problem: str) -> None:
         message = f'MountVolume.SetUp failed for volume "{volume}" : {problem}'

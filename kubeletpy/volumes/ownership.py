@@ -29,7 +29,7 @@ def owned_mode(mode: int, *, read_only: bool) -> int:
 
 
 def give_to_group(directory: str, group: int, *, read_only: bool) -> None:
-    """Change group and mode of a directory and all that is in it.
+    """Change group and mode of a directory and everything in it.
 
     Raises:
         OSError: an entry could not be changed, or there are more than MAX_ENTRIES.

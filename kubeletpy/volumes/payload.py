@@ -93,7 +93,7 @@ def build_payload(
         volume: the volume.
         inputs: what its sources were found to be.
         namespace: the pod's.
-        owner: whom the files are for.
+        owner: the user the files are for.
         left: bytes that the files may have, what the pod's other volumes have left of its limit.
 
     Raises:

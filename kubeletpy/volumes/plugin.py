@@ -91,7 +91,7 @@ class ExpansionProblem(StrEnum):
     UNSUPPORTED = "unsupported"
     """The driver does not expand on nodes."""
     IN_USE = "in use"
-    """Not while it is in use (FailedPrecondition): not tried again until it is set up anew."""
+    """Not while it is in use (FailedPrecondition): not tried again until it is set up again."""
     INFEASIBLE = "infeasible"
     """Never with this size (InvalidArgument, OutOfRange, NotFound)."""
     OTHER = "other"
@@ -119,8 +119,8 @@ class VolumePlugin(Protocol):
         ...
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """Names and needs of a volume; or why nothing can be said (the reason is told again when
-        ``on_change`` was called)."""
+        """Names and needs of a volume; or why nothing can be said (the reason is reported again
+        when ``on_change`` was called)."""
         ...
 
     def ready(self, spec: VolumeSpec) -> Waits | None:

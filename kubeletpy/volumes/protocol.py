@@ -13,12 +13,12 @@ class VolumeError(Exception):
     """A pod's volumes could not be set up; the message names the volume and what to do.
 
     Attributes:
-        told: the pod has events that say so already.
+        reported: the pod has events that say so already.
     """
 
-    def __init__(self, message: str, *, told: bool = False) -> None:
+    def __init__(self, message: str, *, reported: bool = False) -> None:
         super().__init__(message)
-        self.told = told
+        self.reported = reported
 
 
 class VolumeManager(Protocol):

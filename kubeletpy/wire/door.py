@@ -83,7 +83,7 @@ class Door:
 
 
 class Guest(socket.socket):
-    """A connection that tells the door when it is closed."""
+    """A connection that notifies the door when it is closed."""
 
     door: Door
     source: str = ""

@@ -68,7 +68,7 @@ async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> 
             far_first=answer.rest,
         )
     finally:
-        # aiohttp no longer hears of the connection: without this it would be kept in its books
+        # aiohttp no longer knows the connection: without this it would stay in its records
         asyncio.get_running_loop().call_soon(handler.connection_lost, None)
     return TakenOver()
 

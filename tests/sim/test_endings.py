@@ -253,7 +253,7 @@ def _priority(obj: JSON) -> JSON:
 # -- what does not end ---------------------------------------------------------------------------
 
 
-def test_a_stop_that_hangs_is_told_and_then_done(tmp_path: Path) -> None:
+def test_a_stop_that_hangs_is_reported_and_then_done(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.user.create(pod("a", [container("c", "run")]))
         await world.converges(10)
@@ -275,7 +275,7 @@ def test_a_stop_that_hangs_is_told_and_then_done(tmp_path: Path) -> None:
 
 
 @both
-def test_a_finalizer_is_told(tmp_path: Path, events: bool) -> None:
+def test_a_finalizer_is_reported(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         held = pod("a", [container("c", "run")])
         held["metadata"]["finalizers"] = ["example.com/hold"]

@@ -199,7 +199,7 @@ def test_names_at_their_limits(tmp_path: Path) -> None:
     play(scenario, tmp_path)
 
 
-def test_a_name_that_is_too_long_for_its_logs_is_told(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_for_its_logs_is_reported(tmp_path: Path) -> None:
     async def main() -> None:
         world = World(1, tmp_path)
         world.start()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kubeletpy.api.types import JSON
 
 MAX_CAUSES = 100
-"""What one Status tells of what is wrong; of more there is only the number."""
+"""How many causes one Status lists; of more there is only the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +117,16 @@ def apply_conflict(message: str, causes: Sequence[Cause]) -> ApiError:
 
 
 def _causes(causes: Sequence[Cause]) -> list[JSON]:
-    told = causes[:MAX_CAUSES]
-    return [{"reason": c.reason, "message": c.message, "field": c.field} for c in told]
+    reported = causes[:MAX_CAUSES]
+    return [{"reason": c.reason, "message": c.message, "field": c.field} for c in reported]
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> ApiError:
     """422: ``Pod "NAME" is invalid: FIELD: MESSAGE``, several causes in brackets."""
-    told = causes[:MAX_CAUSES]
-    lines = [f"{c.field}: {c.message}" if c.field else c.message for c in told]
-    if len(causes) > len(told):
-        lines.append(f"and {len(causes) - len(told)} more")
+    reported = causes[:MAX_CAUSES]
+    lines = [f"{c.field}: {c.message}" if c.field else c.message for c in reported]
+    if len(causes) > len(reported):
+        lines.append(f"and {len(causes) - len(reported)} more")
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, name, group)
     details["causes"] = _causes(causes)

@@ -74,8 +74,8 @@ class WriteOptions:
     Attributes:
         field_validation: Strict, Warn or Ignore.
         force: of server-side apply: take over conflicting fields.
-        subject: whom a certificate request is for, if somebody has read that.
-        warnings: out: what the client should be told.
+        subject: the subject of a certificate request, once somebody has read it.
+        warnings: out: what to show to the client.
     """
 
     dry_run: bool = False

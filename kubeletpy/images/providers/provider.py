@@ -150,7 +150,7 @@ class Provider:
     def _landed(self, exact: Hashable, task: asyncio.Task[Auths]) -> None:
         self._flights.pop(exact, None)
         if not task.cancelled():
-            task.exception()  # those who still wait are told
+            task.exception()  # passed to those who still wait
 
     async def _call(self, repository: str, scope: Hashable, account: AccountFacts | None) -> Auths:
         token = account.token if account is not None else ""

@@ -149,10 +149,10 @@ class PullRecords:
         if not self._verification.needed(image, pulled_here=pulled_here):
             return Outcome.POLICY_ALLOWED
         repository = repository_as_given(image)
-        told = by_record(record, repository)
-        if isinstance(told, Outcome):
-            return told
-        proof = by_credentials(told, await credentials())
+        reported = by_record(record, repository)
+        if isinstance(reported, Outcome):
+            return reported
+        proof = by_credentials(reported, await credentials())
         if not proof.learned.empty:
             try:
                 await self._see_through(self._grow(image_ref, repository, proof.learned))

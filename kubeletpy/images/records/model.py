@@ -78,7 +78,7 @@ def grants_of(credential: Credential | None) -> Grants:
 def merged(old: Grants, new: Grants) -> Grants:
     """Both together; equal to ``old`` when nothing is new.
 
-    What everybody may use once, everybody may use for ever. A secret's newer credential replaces
+    What everybody may use once, everybody may use forever. A secret's newer credential replaces
     the older one.
     """
     if old.everybody or new.empty:

@@ -57,12 +57,12 @@ class RuntimeSync(SyncStep):
         probes: ProbeManager,
         reasons: ReasonCache,
         resizes: ResizeObserver,
-        is_told: Callable[[str], bool],
+        is_reported: Callable[[str], bool],
         decided: Callable[[str, Sequence[Decision]], None],
     ) -> None:
         """Args:
-        is_told: whether the API has the newest status of a pod (by uid).
-        decided: told of what is decided about a pod before it is done.
+        is_reported: whether the API has the newest status of a pod (by uid).
+        decided: called with what is decided about a pod before it is done.
         """
         self._runtime = runtime
         self._composer = composer
@@ -70,16 +70,16 @@ class RuntimeSync(SyncStep):
         self._probes = probes
         self._reasons = reasons
         self._resizes = resizes
-        self._is_told = is_told
+        self._is_reported = is_reported
         self._decided = decided
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Until there is nothing more to do; ends the sync."""
-        told: list[Decision] = []
+        reported: list[Decision] = []
         decisions: list[Decision] = []
         for _ in range(MAX_ROUNDS):
-            result = await self._round(sync, told)
-            decisions += [one for one in result.decisions if one not in told]
+            result = await self._round(sync, reported)
+            decisions += [one for one in result.decisions if one not in reported]
             terminal = self._take_over(sync, result) or (result.ended and not result.failed)
             stop = terminal or not result.acted or not _only_waits(result)
             if stop or sync.is_terminating():
@@ -97,11 +97,11 @@ class RuntimeSync(SyncStep):
         self._reasons.forget(pod.uid)
         return None
 
-    async def _round(self, sync: PodSync, told: list[Decision]) -> PodSyncResult:
+    async def _round(self, sync: PodSync, reported: list[Decision]) -> PodSyncResult:
         early = _EarlyStatus(sync, self._cache, self._composer)
 
         def planned(decisions: Sequence[Decision]) -> None:
-            told.extend(decisions)
+            reported.extend(decisions)
             self._decided(sync.pod.uid, decisions)
 
         try:
@@ -115,7 +115,7 @@ class RuntimeSync(SyncStep):
                     on_sandbox_ready=early.sandbox_ready,
                     is_terminating=sync.is_terminating,
                     on_plan=planned,
-                    told=lambda: self._is_told(sync.pod.uid),
+                    reported=lambda: self._is_reported(sync.pod.uid),
                 )
             )
         finally:

@@ -41,6 +41,6 @@ class Volumes(SyncStep):
         return None
 
     def _failed(self, pod: Pod, error: VolumeError, reason: Reason, message: str) -> SyncOutcome:
-        if not error.told:
+        if not error.reported:
             self._recorder.event(pod_reference(pod), WARNING, reason, message)
         return SyncOutcome(error=message)

@@ -42,7 +42,7 @@ async def run_steps(run: SyncRun, parts: Parts) -> None:
 
 
 async def kill_pod(run: SyncRun, parts: Parts) -> None:
-    """Stop the whole pod when its sandbox must go; with a new one, init containers start anew."""
+    """Stop the whole pod when its sandbox must go; with a new one, init containers start over."""
     plan = run.plan
     if plan.replaces_sandbox:
         parts.tools.recorder.event(
@@ -258,7 +258,7 @@ async def _remove_ended(run: SyncRun, parts: Parts, *, keep: int) -> None:
     nobody takes it for a run of that sandbox (:mod:`.init_containers`). So does what still ran
     when this sync began: nobody has seen yet how its end came out.
     """
-    if not run.request.told():
+    if not run.request.reported():
         keep = max(keep, SHOWN)
     for container in run.pod.init_containers:
         ended = [

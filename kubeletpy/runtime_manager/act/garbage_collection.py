@@ -47,18 +47,18 @@ class ContainerGarbageCollector:
         removable: Callable[[str], bool],
         *,
         all_sources_ready: bool,
-        told: Callable[[str], bool] = lambda uid: True,
+        reported: Callable[[str], bool] = lambda uid: True,
     ) -> set[str]:
         """One round; the uids of pods that the runtime still has something of.
 
-        ``told(pod_uid)``: the API knows how the pod's containers ended.
+        ``reported(pod_uid)``: the API knows how the pod's containers ended.
 
         Raises:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
                 logged and left for the next round.
         """
         containers = await self._tools.runtime.list_containers()
-        gone = await self._remove_containers(containers, removable, all_sources_ready, told)
+        gone = await self._remove_containers(containers, removable, all_sources_ready, reported)
         left = [container for container in containers if container.id not in gone]
         sandboxes = await self._tools.runtime.list_pod_sandbox()
         in_use = frozenset(container.pod_sandbox_id for container in left)
@@ -78,11 +78,11 @@ class ContainerGarbageCollector:
         containers: Sequence[cri.Container],
         removable: Callable[[str], bool],
         all_sources_ready: bool,
-        told: Callable[[str], bool],
+        reported: Callable[[str], bool],
     ) -> set[str]:
         dead = dead_containers(containers, self._policy, self._tools.clock.now())
         going = containers_to_remove(
-            dead, self._policy, removable, all_sources_ready=all_sources_ready, told=told
+            dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
         )
         gone: set[str] = set()
         for container in going:

@@ -44,7 +44,7 @@ class ResourcesInEffect:
         self._limits = limits
         self._settings = settings
         self._right: set[str] = set()
-        """uids of pods whose cgroup has the limits it is to have, as far as records tell."""
+        """uids of pods whose cgroup has the limits it should have, according to the records."""
 
     def of(self, pod: Pod, status: PodRuntimeStatus) -> InEffect:
         """What is in effect for a pod."""

@@ -71,7 +71,7 @@ class Killer:
         """Stop all that may run of a pod, then its sandboxes; ``draft`` learns what was done.
 
         Sandboxes are stopped even when a container could not be: that ends it by force. How the
-        containers ended is looked at while the sandboxes stop, and told to ``on_stopped``.
+        containers ended is looked at while the sandboxes stop, and passed to ``on_stopped``.
         """
         targets = [c for c in status.containers if c.state in _STOPPABLE]
         order = StopOrder(pod, {target.name for target in targets})

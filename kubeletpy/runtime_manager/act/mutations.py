@@ -1,7 +1,7 @@
 """Every call that changes the runtime goes through here, so that none of them is ever forgotten.
 
 A worker may be cancelled while the runtime works. The call then goes on by itself, and the next
-sync of that pod first waits for its end and looks at the runtime anew. Must never decide what to
+sync of that pod first waits for its end and looks at the runtime again. Must never decide what to
 call.
 """
 
@@ -54,7 +54,7 @@ class Mutations:
         return observed_at < self._changed_at.get(uid, 0)
 
     async def drain(self, timeout: float) -> None:
-        """Wait for all that is under way, at most ``timeout`` seconds; for the agent's end."""
+        """Wait for all calls under way, at most ``timeout`` seconds; for the agent's end."""
         tasks = [task for tasks in self._under_way.values() for task in tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout)

@@ -44,7 +44,7 @@ class ResizeFailed(Exception):
 
 
 async def resize_pod(run: SyncRun, parts: Parts) -> None:
-    """Bring what runs in line with what it is to have. A failure does not end the sync."""
+    """Bring what runs in line with what it should have. A failure does not end the sync."""
     if run.plan.resize.empty:
         return
     loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class _Resize:
     # -- the pod -----------------------------------------------------------------------------
 
     async def _limit_pod(self, resource: Resource, step: PodLimits) -> None:
-        """The runtime may refuse; it is told the old limits again when the kernel does."""
+        """The runtime may refuse; it gets the old limits again when the kernel does."""
         after = applied(self._current, step)
         try:
             await self._tell_runtime(after)
@@ -136,7 +136,7 @@ class _Resize:
                 await self._tell_runtime(self._current)
             except CRIError as error:
                 logger.warning(
-                    "runtime not told that a pod keeps its limits",
+                    "the runtime could not be given the pod's old limits again",
                     extra={"pod": self._run.pod.key, "error": str(error)},
                 )
             raise

@@ -40,7 +40,7 @@ class SandboxFailed(Exception):
 
 
 class SandboxUnchecked(Exception):
-    """The sandbox was made, but its state cannot be told; the next sync looks again."""
+    """The sandbox was made, but its state is not known; the next sync looks again."""
 
 
 class NotWanted(Exception):

@@ -1,4 +1,4 @@
-"""What the starts of one sync share, and how a start that fails is told.
+"""What the starts of one sync share, and how a start that fails is reported.
 
 Must never start anything.
 """
@@ -81,7 +81,7 @@ def ended_in_their_start(
 ) -> Iterator[float]:
     """When (Unix seconds) containers ended whose start failed after the runtime had made them.
 
-    Nobody tells of an end that is our own doing: these containers are to be looked at again, like
+    No event reports an end that is our own doing: these containers are to be looked at again, like
     any that has crashed. Their backoff, which counts from their end, holds them back.
     """
     for name, error in errors.items():

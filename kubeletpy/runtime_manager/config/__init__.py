@@ -1,4 +1,4 @@
-"""What to tell the runtime: sandboxes and containers in the CRI's terms.
+"""What is passed to the runtime: sandboxes and containers in the CRI's terms.
 
 Pure: so is every module here.
 """

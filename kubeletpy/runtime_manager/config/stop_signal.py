@@ -17,7 +17,7 @@ _SIGNALS = cast(Mapping[str, cri.Signal], dict(cri.Signal.items()))
 
 
 def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
-    """What to tell the runtime. ``enabled``: the gate ContainerStopSignals.
+    """What to pass to the runtime. ``enabled``: the gate ContainerStopSignals.
 
     Raises:
         ContainerConfigError: there is no such signal.

@@ -86,20 +86,23 @@ def containers_to_remove(
     removable: Callable[[str], bool],
     *,
     all_sources_ready: bool,
-    told: Callable[[str], bool] = lambda uid: True,
+    reported: Callable[[str], bool] = lambda uid: True,
 ) -> list[DeadContainer]:
     """What goes, oldest first.
 
-    ``told(pod_uid)``: the API knows how the pod's containers ended. Until it does, what it can show
-    of each container (its state and its last state) stays.
+    ``reported(pod_uid)``: the API knows how the pod's containers ended. Until it does, what it can
+    show of each container (its state and its last state) stays.
     """
     going: list[DeadContainer] = []
     units: dict[tuple[str, str], list[DeadContainer]] = {}
-    untold: dict[tuple[str, str], int] = {}
+    unreported: dict[tuple[str, str], int] = {}
     for container in sorted(dead, key=lambda c: c.created_at, reverse=True):
         unit = (container.pod_uid, container.name)
-        if not (container.unstarted or told(container.pod_uid)) and untold.get(unit, 0) < SHOWN:
-            untold[unit] = untold.get(unit, 0) + 1
+        if (
+            not (container.unstarted or reported(container.pod_uid))
+            and unreported.get(unit, 0) < SHOWN
+        ):
+            unreported[unit] = unreported.get(unit, 0) + 1
         elif all_sources_ready and removable(container.pod_uid):
             going.append(container)
         elif not container.unstarted:

@@ -86,7 +86,7 @@ class _Walk:
         self.starts[index] = message
 
     def resize(self, index: int, record: ContainerStatus) -> None:
-        """Give a running container the resources it is to have."""
+        """Give a running container the resources it should have."""
         container = self.pod.init_containers[index]
         if self.in_effect is None:
             return
@@ -157,7 +157,7 @@ def _judge(walk: _Walk, index: int) -> None:
     record = walk.status.newest(container["name"])
     sidecar = is_sidecar(container)
     if record is not None and not record.running and record.sandbox_id not in ("", walk.sandbox):
-        record = None  # kept for the status to tell of: initialisation begins anew in each sandbox
+        record = None  # kept for the status to show: initialisation starts over in each sandbox
     if record is None:
         if walk.seen and sidecar:
             walk.starts[index] = "it should keep running and has no container"

@@ -38,7 +38,7 @@ class InEffect:
     """By container name; those without a record are not in it."""
     pod_level: api.ResourceRequirements | None = None
     pod_limits_differ: str = ""
-    """How the pod's own cgroup differs from what it is to have, where that was looked at."""
+    """How the pod's own cgroup differs from what it should have, where that was looked at."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
 
 
@@ -134,14 +134,14 @@ def judge_container(
         want, have = resizable(desired), resizable(known)
         if want == have:
             return None
-        told = _runtime_has_it(pod, container, kind, record, in_effect.settings)
+        reported = _runtime_has_it(pod, container, kind, record, in_effect.settings)
         why = UNKNOWN if known is None else ", ".join(changes(known, desired))
     except ValueError:  # what is no quantity was refused when the container was to start
         return None
-    if told and (known is None or want.memory_request == have.memory_request):
+    if reported and (known is None or want.memory_request == have.memory_request):
         return ContainerResize(name, adopted=desired)
     changed = [resource for resource in RESOURCES if want.of(resource) != have.of(resource)]
-    lost = known is None and told is None
+    lost = known is None and reported is None
     restartable = kind is ContainerKind.REGULAR or is_sidecar(container)
     if restartable and not lost and any(_wants_restart(container, each) for each in changed):
         return ContainerResize(name, why, restart=True)
@@ -164,7 +164,7 @@ def plan_resize(
     """Put together what containers need and what the pod as a whole needs.
 
     ``starts`` are containers that this sync starts: one that gets other resources than it had when
-    it last ran also changes what its pod is to have.
+    it last ran also changes what its pod should have.
     """
     lists: dict[Resource, list[ContainerUpdate]] = {resource: [] for resource in RESOURCES}
     adopted = []
@@ -241,14 +241,16 @@ def _runtime_has_it(
     settings: RuntimeSettings,
 ) -> bool | None:
     """Whether the runtime says that a container has its desired limits; None: it does not say."""
-    told = record.resources
-    if told is None or not (told.cpu_shares or told.cpu_quota or told.memory_limit_bytes):
+    reported = record.resources
+    if reported is None or not (
+        reported.cpu_shares or reported.cpu_quota or reported.memory_limit_bytes
+    ):
         return None
     wanted = container_resources(pod, container, kind, settings)
     return (
-        max(told.cpu_shares or 0, MIN_SHARES) == wanted.cpu_shares
-        and max(told.cpu_quota or 0, 0) == wanted.cpu_quota
-        and max(told.memory_limit_bytes or 0, 0) == wanted.memory_limit_in_bytes
+        max(reported.cpu_shares or 0, MIN_SHARES) == wanted.cpu_shares
+        and max(reported.cpu_quota or 0, 0) == wanted.cpu_quota
+        and max(reported.memory_limit_bytes or 0, 0) == wanted.memory_limit_in_bytes
     )
 
 

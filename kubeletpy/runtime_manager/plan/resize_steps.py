@@ -63,7 +63,7 @@ def applied(current: PodLimits, step: PodLimits) -> PodLimits:
 
 
 def difference(current: PodLimits, wanted: PodLimits) -> str:
-    """How the limits of a pod's cgroup differ from those it is to have; empty: they do not."""
+    """How the limits of a pod's cgroup differ from those it should have; empty: they do not."""
     pairs = (
         ("cpu shares", current.shares, wanted.shares),
         ("cpu quota", current.quota_us, wanted.quota_us),

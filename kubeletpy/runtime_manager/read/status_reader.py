@@ -109,7 +109,7 @@ def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
 
 
 def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
-    """What a listing tells of a sandbox: enough for any but a pod's newest."""
+    """What a listing says of a sandbox: enough for any but a pod's newest."""
     return SandboxStatus(
         id=item.id,
         ready=item.state == cri.SANDBOX_READY,

@@ -57,7 +57,7 @@ class LogFile:
             if fd < 0:
                 return False
             try:
-                # who opens it within the lease has us told: by a signal that does nothing
+                # whoever opens it within the lease notifies us, by a signal that does nothing
                 fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)

@@ -151,7 +151,7 @@ class _Reading:
         return self._formatter.done
 
     async def to_the_end(self, write: Write) -> None:
-        """Send all that is in the file now."""
+        """Send everything in the file now."""
         while not self.done:
             ended, text = await self._threads.run(self._step)
             if text:

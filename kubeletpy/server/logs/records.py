@@ -134,7 +134,7 @@ class Formatter:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether all that is to be done is to leave out what precedes the text of each line."""
+        """Whether it is enough to leave out what precedes the text of each line."""
         return (
             self._read is read_cri
             and not self._timestamps

@@ -1,6 +1,6 @@
 """Keeps the logs of running containers within containerLogMaxSize and containerLogMaxFiles.
 
-A log that has grown too large is renamed, and the runtime told to open a new one; if it can't, the
+A log that has grown too large is renamed, and the runtime asked to open a new one; if it can't, the
 name is given back. File work is done inside opened folders, so no link leads it elsewhere. Must
 never lose a line: nothing but old rotations is removed.
 """

@@ -1,4 +1,4 @@
-r"""Whether a client's pattern is a regular expression, told without compiling it. Pure.
+r"""Whether a client's pattern is a regular expression, found out without compiling it. Pure.
 
 To compile a stranger's expression can take a second of the event loop's time, which nobody could
 end; journalctl, which is given it, is a process of its own with a deadline. One pass over the text

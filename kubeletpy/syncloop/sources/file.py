@@ -1,6 +1,6 @@
 """The source *file*: static pods from a manifest directory, or from one manifest file.
 
-The kernel tells when something changes; a rescan now and then makes certain. A bad file is logged
+The kernel notifies of changes; an occasional rescan catches what it missed. A bad file is logged
 once and left out: the others stay, and so does the pod of a file that was good before, until the
 file is good again or gone. For a file that was never good while this agent ran NAMELESS is
 delivered: nobody knows whose it is, and what runs may be its. A file that was deleted and is there

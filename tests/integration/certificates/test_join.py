@@ -105,7 +105,7 @@ def test_approved_while_the_agent_was_dead(joining: JoiningNode) -> None:
     assert len(joining.requests()) == 1
 
 
-def test_a_denied_request_is_told_and_followed_by_another(joining: JoiningNode) -> None:
+def test_a_denied_request_is_reported_and_followed_by_another(joining: JoiningNode) -> None:
     joining.token_groups = ""
     joining.prepare()
     joining.start_agent()

@@ -33,7 +33,7 @@ def state(pid: int) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_pause_sleeps_until_it_is_told_to_end(pause: Path, number: signal.Signals) -> None:
+def test_pause_sleeps_until_it_is_reported_to_end(pause: Path, number: signal.Signals) -> None:
     process = subprocess.Popen([pause])
     wait_until(lambda: state(process.pid) == "S", "pause asleep")
     process.send_signal(number)

@@ -28,7 +28,7 @@ def test_a_signal_obeyed(node: Node, namespace: str) -> None:
     assert not [r for r in records.values() if r.state == 1], "no container outlives its pod"
 
 
-def test_the_end_is_told_before_the_pod_goes(node: Node, namespace: str) -> None:
+def test_the_end_is_reported_before_the_pod_goes(node: Node, namespace: str) -> None:
     """Among the states that the API had of a deleted pod is one with its exit code."""
     changes: list[Change] = []
     node.api.call(lambda registry: registry.store.subscribe(changes.append))

@@ -90,7 +90,7 @@ def test_pre_stop_by_http_reaches_the_server_first(node: Node, namespace: str) -
         assert "response:200" in lines.read()
 
 
-def test_a_failed_pre_stop_is_told_and_the_stop_goes_on(node: Node, namespace: str) -> None:
+def test_a_failed_pre_stop_is_reported_and_the_stop_goes_on(node: Node, namespace: str) -> None:
     hook = {"httpGet": {"path": "/", "port": 1}}
     node.apply(pod("deaf", container(lifecycle={"preStop": hook})), namespace=namespace)
     node.wait_running(namespace, "deaf")

@@ -80,7 +80,7 @@ def signed(data: str) -> str:
         "[" * 100_000,
     ],
 )
-def test_a_file_that_is_none_is_told(text: str) -> None:
+def test_a_file_that_is_none_is_reported(text: str) -> None:
     with pytest.raises(BadCheckpoint):
         read_snapshot(text)
 
@@ -203,7 +203,7 @@ async def test_a_torn_last_line_never_took_effect(
 
 @pytest.mark.parametrize("broken", ["snapshot", "journal", "directory"])
 @on_virtual_time
-async def test_a_broken_file_is_told_once_and_mended(
+async def test_a_broken_file_is_reported_once_and_mended(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
     path = tmp_path / "state"

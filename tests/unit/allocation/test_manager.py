@@ -162,7 +162,7 @@ async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
 
 
 @on_virtual_time
-async def test_what_can_never_be_is_told_and_dropped() -> None:
+async def test_what_can_never_be_is_reported_and_dropped() -> None:
     node = Node(rules=ResizeRules(in_place=False))
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))
@@ -266,7 +266,7 @@ async def test_a_status_that_frees_something_has_them_tried_again(
 
 
 @on_virtual_time
-async def test_a_failure_is_told_and_then_the_success() -> None:
+async def test_a_failure_is_reported_and_then_the_success() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))

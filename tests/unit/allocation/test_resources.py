@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from kubeletpy.allocation.asked import Ask, asks, pod_level_changes
-from kubeletpy.allocation.from_status import told_resources
+from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.messages import resize_message
 from kubeletpy.allocation.resources import (
     PodResources,
@@ -114,7 +114,7 @@ def test_a_change_of_the_pod_as_a_whole_is_seen() -> None:
     assert pod_level_changes(old, pod(a={}, pod_level=needs("cpu=2")))
 
 
-def test_what_a_pod_was_given_is_told_by_its_status() -> None:
+def test_what_a_pod_was_given_is_reported_by_its_status() -> None:
     wanted = pod(
         a=needs("cpu=2 memory=2Gi", "cpu=3"),
         b=needs("cpu=5"),
@@ -129,13 +129,13 @@ def test_what_a_pod_was_given_is_told_by_its_status() -> None:
             ]
         },
     )
-    told = told_resources(wanted)
+    told = reported_resources(wanted)
     assert told.containers == {
         "a": needs("cpu=1 memory=1Gi", "cpu=2"),
         "b": needs("cpu=5"),
     }
     fresh = pod(a=needs("cpu=2"))
-    assert with_resources(fresh, told_resources(fresh)) is fresh
+    assert with_resources(fresh, reported_resources(fresh)) is fresh
 
 
 def test_events_say_what_is_asked_for() -> None:

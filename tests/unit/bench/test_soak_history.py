@@ -54,7 +54,7 @@ def seen(*statuses: Any, deleting: float | None = None, steady: bool = False) ->
         (seen(*[("Running", entry())] * 4, deleting=4), "Terminating for"),
     ],
 )
-def test_what_cannot_be_true_is_told(history: History, words: str) -> None:
+def test_what_cannot_be_true_is_reported(history: History, words: str) -> None:
     assert [text for text in history.violations if words in text] == history.violations != []
 
 

@@ -82,7 +82,7 @@ def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -
 @pytest.mark.parametrize(
     "text", ["", "[]", "a: [", "current-context: x", "contexts: 7", "\0", "x: !!python/none {}"]
 )
-def test_broken_files_are_told(tmp_path: Path, text: str) -> None:
+def test_broken_files_are_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken"
     path.write_text(text)
     with pytest.raises(KubeconfigError, match="broken"):
@@ -115,7 +115,7 @@ async def test_the_written_one_is_read_by_the_official_loader(
     assert kubeconfig.read(target).files() == [target, pair, pair]
 
 
-async def test_changed_files_are_told_once_and_again_after_a_failure(
+async def test_changed_files_are_reported_once_and_again_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "SETTLE_S", 0.001)

@@ -152,7 +152,7 @@ async def test_late_approval_and_nobody_in_time(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_denial_is_told_and_another_key_is_tried(
+async def test_a_denial_is_reported_and_another_key_is_tried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path)

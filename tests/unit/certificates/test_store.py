@@ -70,7 +70,9 @@ def test_what_does_not_belong_together_changes_nothing(
     assert store.load() == before
 
 
-def test_a_plain_file_in_the_links_place_is_told(store: CertificateStore, signer: Signer) -> None:
+def test_a_plain_file_in_the_links_place_is_reported(
+    store: CertificateStore, signer: Signer
+) -> None:
     store.directory.mkdir()
     store.current_path.write_text("mine")
     with pytest.raises(CertificateError, match="move it away"):

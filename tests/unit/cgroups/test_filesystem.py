@@ -36,7 +36,7 @@ def test_the_version_is_found_out(tmp_path: Path) -> None:
     assert "cpuset" in second.hierarchies
 
 
-def test_a_machine_without_cgroups_is_told_what_to_do(tmp_path: Path) -> None:
+def test_a_machine_without_cgroups_is_reported_what_to_do(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "none", v2_machine(tmp_path / "2", "cpuset pids")):
         with pytest.raises(CgroupsUnavailable, match="cgroupsPerQOS"):
             detect(root)

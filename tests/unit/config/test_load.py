@@ -243,7 +243,7 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
     assert message in found[0]
 
 
-def test_every_problem_is_told_at_once_with_its_source() -> None:
+def test_every_problem_is_reported_at_once_with_its_source() -> None:
     with pytest.raises(config.ConfigError) as caught:
         config.load(
             HEAD + "maxPods: -1\nfoo: 1\n",

@@ -168,7 +168,7 @@ async def test_what_is_not_known_is_looked_at_again() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_does_not_end_is_told_once_and_holds_up_nobody() -> None:
+async def test_a_pod_that_does_not_end_is_reported_once_and_holds_up_nobody() -> None:
     node = Node(limited("a"), limited("b"))
     node.uses["uid-a"] = FULL
     node.kill_s = 3600

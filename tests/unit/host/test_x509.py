@@ -109,7 +109,7 @@ ALTERNATIVES = (
 )
 
 
-def test_alternative_names_of_other_kinds_are_told_apart() -> None:
+def test_alternative_names_of_other_kinds_are_reported_apart() -> None:
     names = x509.read_request(request(alternatives=ALTERNATIVES))
     assert (names.dns_names, names.ip_addresses) == (("n", "*.example"), ("fd00::1",))
     assert len(names.others) == 6

@@ -117,7 +117,7 @@ async def test_frees_down_to_the_low_threshold() -> None:
 
 
 @on_virtual_time
-async def test_young_images_stay_and_too_little_freed_is_told() -> None:
+async def test_young_images_stay_and_too_little_freed_is_reported() -> None:
     node = Node()
     node.images.add("young", size=60)
     collector = node.collector()
@@ -141,7 +141,7 @@ async def test_age_and_off() -> None:
 
 
 @on_virtual_time
-async def test_errors_of_a_removal_are_told() -> None:
+async def test_errors_of_a_removal_are_reported() -> None:
     node = Node()
     node.images.add("a")
     collector = node.collector()

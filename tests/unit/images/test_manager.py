@@ -250,7 +250,7 @@ class Times:
 
 
 @on_virtual_time
-async def test_how_long_a_pod_waits_for_an_image_is_told() -> None:
+async def test_how_long_a_pod_waits_for_an_image_is_reported() -> None:
     node, times = Node(), Times()
     node.images.registry["r/a:1"] = ""
     manager = ImageManager(

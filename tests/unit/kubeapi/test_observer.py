@@ -62,7 +62,7 @@ async def test_sizes_and_the_host_with_its_port() -> None:
     assert counted.turns == [("GET", 0.0), ("POST", 0.0)]
 
 
-async def test_a_retry_is_told_from_a_first_try() -> None:
+async def test_a_retry_is_reported_from_a_first_try() -> None:
     counted = Counted()
     async with serving(TOO_MANY, TOO_MANY, answer({})) as server:
         api = client_of(server, counted)

@@ -149,7 +149,7 @@ async def test_a_change_of_health_is_written_at_once() -> None:
 
 
 @on_virtual_time
-async def test_a_known_node_is_taken_over_and_a_reboot_is_told() -> None:
+async def test_a_known_node_is_taken_over_and_a_reboot_is_reported() -> None:
     api, recorder = NodeApi(), Recorder()
     api.node = {
         "metadata": {"name": "n", "uid": "old"},
@@ -264,7 +264,7 @@ async def test_how_long_a_node_took_to_register_and_to_be_ready() -> None:
 
 
 @on_virtual_time
-async def test_of_a_known_node_no_start_is_told() -> None:
+async def test_of_a_known_node_no_start_is_reported() -> None:
     api, metrics = NodeApi(), Metrics()
     api.node = {"metadata": {"name": "n", "uid": "node-uid"}, "status": {}}
     task = asyncio.create_task(manager(api, NodeHealth, Recorder(), metrics).run())

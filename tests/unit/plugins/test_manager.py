@@ -151,7 +151,7 @@ def test_of_a_type_that_nobody_knows() -> None:
     run(main())
 
 
-def test_one_that_cannot_be_told_is_not_kept() -> None:
+def test_one_that_cannot_be_reported_is_not_kept() -> None:
     async def main() -> None:
         node = Node()
         node.deaf = True

@@ -39,7 +39,10 @@ A = "/p/a.sock"
         pytest.param({A: OLD}, {A: REGISTERED}, ([], [], None, []), id="as it should be"),
         pytest.param({}, {A: REGISTERED}, ([f"{A}: its socket is gone"], [], None, []), id="gone"),
         pytest.param(
-            {A: NEW}, {A: REGISTERED}, ([f"{A}: its socket was made anew"], [], None, []), id="anew"
+            {A: NEW},
+            {A: REGISTERED},
+            ([f"{A}: its socket was created again"], [], None, []),
+            id="anew",
         ),
         pytest.param({A: OLD}, {A: Known(busy=True)}, ([], [], None, []), id="being registered"),
         pytest.param(

@@ -51,7 +51,7 @@ async def test_it_is_there_before_anything_else_of_the_pod(tmp_path: Any) -> Non
 
 
 @on_virtual_time
-async def test_without_it_nothing_starts_and_it_is_told(tmp_path: Any) -> None:
+async def test_without_it_nothing_starts_and_it_is_reported(tmp_path: Any) -> None:
     made = setup_with(tmp_path, error="cgroup /kubepods/x: full")
     outcome = await sync(made, EMPTY)
     message = "unable to ensure pod container exists: cgroup /kubepods/x: full"

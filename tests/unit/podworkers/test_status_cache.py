@@ -23,7 +23,7 @@ def states(cache: PodStatusCache) -> dict[str, ContainerState]:
     return {c.id: c.state for c in status.containers}
 
 
-def test_an_exit_that_was_told_during_a_sync_is_not_undone_by_its_result() -> None:
+def test_an_exit_that_was_reported_during_a_sync_is_not_undone_by_its_result() -> None:
     cache, told = PodStatusCache(), list[str]()
     began = runtime_status(state=R, at=10)
     cache.set(began, own=True)

@@ -188,7 +188,7 @@ class Setup:
             probes=rooms,
             reasons=reasons,
             resizes=rooms,
-            is_told=lambda uid: True,
+            is_reported=lambda uid: True,
             decided=lambda uid, decisions: None,
         )
         groups = [PodCgroup(cgroups, rooms, self.cache, self.recorder)] if cgroups else []

@@ -43,7 +43,9 @@ async def test_a_ready_container_is_known_ready_at_once() -> None:
 
 
 @pytest.mark.parametrize("needs", [0.3, 1.0, 4.0])
-def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_told_as_failures(needs: float) -> None:
+def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_reported_as_failures(
+    needs: float,
+) -> None:
     async def start() -> None:
         world, pod = World(), probed_pod(readinessProbe={"periodSeconds": 30})
         world.answer = lambda target: OK if world.now > needs else BAD
@@ -80,7 +82,7 @@ async def test_startup_then_the_others_then_restart_and_again() -> None:
 
 
 @on_virtual_time
-async def test_liveness_failure_is_told_once_and_probing_waits_for_the_new_container() -> None:
+async def test_liveness_failure_is_reported_once_and_probing_waits_for_the_new_container() -> None:
     world, pod = World(), probed_pod(livenessProbe=EACH_SECOND)
     world.answer = lambda target: BAD if target.container_id == "c1" else OK
     world.manager.add_pod(pod)

@@ -74,7 +74,7 @@ async def test_exec_gets_its_words_and_its_time() -> None:
 
 
 @pytest.mark.parametrize("kind", list(ProbeKind))
-async def test_a_failure_is_told_once_with_its_output(kind: ProbeKind) -> None:
+async def test_a_failure_is_reported_once_with_its_output(kind: ProbeKind) -> None:
     answer = cri.ExecSyncResponse(exit_code=1, stdout=b"no ", stderr=b"luck\xff" + b"x" * 20000)
     outcome, told, runtime = await run(target(COMMAND, kind), answer)
     assert outcome is BAD
@@ -104,7 +104,7 @@ async def test_an_answer_that_comes_after_the_limit_counts() -> None:
     assert (outcome, len(runtime.commands)) == (BAD, 1)
 
 
-async def test_what_cannot_be_run_is_tried_again_and_then_told() -> None:
+async def test_what_cannot_be_run_is_tried_again_and_then_reported() -> None:
     gone = NotFound("ExecSync", "no such task")
     outcome, told, runtime = await run(target(COMMAND), gone)
     assert outcome is None
@@ -150,7 +150,7 @@ async def test_by_http_and_tcp_with_named_ports() -> None:
             assert (await run(target(probe, ports=ports)))[:2] == (OK, [])
 
 
-async def test_a_redirect_elsewhere_is_told_and_fine() -> None:
+async def test_a_redirect_elsewhere_is_reported_and_fine() -> None:
     async with serving(redirecting(lambda n: "http://elsewhere.example/")) as port:
         outcome, told, _ = await run(target({"httpGet": {"port": port}}))
     assert outcome is OK

@@ -266,7 +266,7 @@ async def test_connections_are_bounded(
                     await asyncio.sleep(0.01)
 
 
-def test_a_taken_port_is_told_with_what_to_do() -> None:
+def test_a_taken_port_is_reported_with_what_to_do() -> None:
     first = Ports(ServerSettings(address="127.0.0.1", port=0))
     try:
         with pytest.raises(ServerError, match=r"port: can't listen on 127\.0\.0\.1"):

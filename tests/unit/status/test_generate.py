@@ -103,7 +103,7 @@ def test_started_waits_for_the_startup_probe_and_survives_the_agent() -> None:
     assert only(status)["started"] is True
 
 
-def test_exit_code_and_times_are_told() -> None:
+def test_exit_code_and_times_are_reported() -> None:
     of = pod(restartPolicy="Never")
     status = generate_api_pod_status(inputs(of, runtime(record("a", "exited", 7))))
     ended = only(status)["state"]["terminated"]
@@ -146,7 +146,7 @@ def test_an_old_start_error_does_not_hide_a_running_container() -> None:
     assert "running" in entry["state"]
 
 
-def test_a_lost_container_is_told_as_lost() -> None:
+def test_a_lost_container_is_reported_as_lost() -> None:
     before = shown("a", running={}, extra={"containerID": "containerd://x"})
     status = generate_api_pod_status(
         inputs(pod(restartPolicy="Never"), runtime(), old={"containerStatuses": [before]})
@@ -157,7 +157,7 @@ def test_a_lost_container_is_told_as_lost() -> None:
     assert entry["restartCount"] == 1
 
 
-def test_a_termination_once_told_is_kept_when_its_record_is_gone() -> None:
+def test_a_termination_once_reported_is_kept_when_its_record_is_gone() -> None:
     before = shown("a", terminated={"exitCode": 7})
     status = generate_api_pod_status(
         inputs(pod(restartPolicy="Never"), runtime(), old={"containerStatuses": [before]})

@@ -197,7 +197,7 @@ async def test_a_conflict_is_no_farewell() -> None:
     of.set_status(pod(), phase("Running"))
     await asyncio.sleep(1)
     assert of.get_status("u") is not None
-    assert of.is_told("u")
+    assert of.is_reported("u")
 
 
 ANOTHER_UID = Invalid(

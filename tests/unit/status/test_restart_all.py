@@ -66,14 +66,14 @@ def test_how_the_container_ended_that_asked_for_it_stays_known() -> None:
 
 
 @pytest.mark.parametrize("told", ["False", "Unknown"])
-def test_containers_lost_without_a_restart_of_all_are_told_as_lost(told: str) -> None:
+def test_containers_lost_without_a_restart_of_all_are_reported_as_lost(told: str) -> None:
     old = whole(told, side=RUNS, other=RUNS)
     status = generate_api_pod_status(inputs(with_sidecar(), runtime(), old=old))
     (other,) = status["containerStatuses"]
     assert other["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
-def test_what_has_started_since_is_told_as_it_is() -> None:
+def test_what_has_started_since_is_reported_as_it_is() -> None:
     old = whole(side=ENDED, other=RUNS)
     has = runtime(record("side", attempt=1))
     status = generate_api_pod_status(inputs(with_sidecar(), has, old=old))

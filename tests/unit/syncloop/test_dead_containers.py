@@ -14,7 +14,7 @@ from tests.virtual_time import on_virtual_time, settle
 
 @pytest.mark.parametrize(("told", "gone"), [(True, ["c2", "c1"]), (False, ["c1"])])
 @on_virtual_time
-async def test_both_runs_that_a_status_shows_stay_until_it_is_told(
+async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
     told: bool, gone: list[str]
 ) -> None:
     removed: list[str] = []

@@ -43,7 +43,7 @@ class Statuses:
     def set_status(self, pod: Pod, status: Any, *, containers_may_run: bool = True) -> None:
         self.kept[pod.uid] = status
 
-    def is_told(self, uid: str) -> bool:
+    def is_reported(self, uid: str) -> bool:
         return True
 
     def finish(self, pod: Pod) -> None:

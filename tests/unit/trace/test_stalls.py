@@ -40,7 +40,7 @@ def hold(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def test_a_held_loop_is_told_of_once_with_the_culprit(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_held_loop_is_reported_of_once_with_the_culprit(caplog: pytest.LogCaptureFixture) -> None:
     told = threading.Event()
 
     async def main() -> float:

@@ -204,7 +204,7 @@ async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -
     pod = pod_of(CONFIG, {"name": "e", "emptyDir": {}})
     with pytest.raises(VolumeError) as caught:
         await node.volumes.set_up(pod)
-    assert caught.value.told
+    assert caught.value.reported
     said = 'MountVolume.SetUp failed for volume "v" : configmap "cfg" not found'
     assert node.events == [f"FailedMount: {said}"]
     assert node.path("empty-dir", "e").is_dir()

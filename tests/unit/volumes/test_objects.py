@@ -84,7 +84,7 @@ async def test_a_first_refusal_is_retried_quickly() -> None:
 
 
 @on_virtual_time
-async def test_a_lasting_refusal_is_told_and_its_end_wakes_the_pod() -> None:
+async def test_a_lasting_refusal_is_reported_and_its_end_wakes_the_pod() -> None:
     api = FakeApi()
     api.put("cfg")
     api.down = Forbidden("you may not", code=403)

@@ -155,7 +155,7 @@ def test_a_projected_volume_merges_in_order() -> None:
     assert "hush" not in repr(built)
 
 
-def test_errors_of_all_sources_are_told() -> None:
+def test_errors_of_all_sources_are_reported() -> None:
     sources = [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}, {"clusterTrustBundle": {}}]
     with pytest.raises(PayloadError) as caught:
         build("projected", {"sources": sources}, None, None, None)

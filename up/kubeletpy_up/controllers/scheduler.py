@@ -79,7 +79,7 @@ class Scheduler:
         return _given(change.object) != _given(change.previous or {})
 
     def _soon(self) -> None:
-        # Not inside the write that told us: one pass for all that changes in this turn.
+        # Not inside the write that notified us: one pass for all that changes in this turn.
         if self._loop is not None and self._pass is None:
             self._pass = self._loop.call_soon(self._run)
 

@@ -46,13 +46,13 @@ class Handler:
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
         self._subjects = SubjectReader()
         self.door: Door | None = None
-        """Of the port that is served, to be told whose connections are known."""
+        """The port that is served; it is notified of connections whose user is known."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         response = await self._handle(request)
         if request.content.exception() is not None and not response.prepared:
-            # nothing more can be read of this connection: its client is told
+            # nothing more can be read from this connection: its client is notified
             response.force_close()
         return response
 

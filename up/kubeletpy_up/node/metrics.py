@@ -19,7 +19,7 @@ from kubeletpy_up.node.usage_samples import (
     NODE,
     Samples,
     Usage,
-    has_untold,
+    has_unreported,
     parse,
     pod_usages,
     used,
@@ -128,7 +128,7 @@ class NodeMetrics:
                 if before is None or before.at >= newest.at:
                     before = newest
                     newest = await self._later(node)
-                if has_untold(before, newest):
+                if has_unreported(before, newest):
                     before, newest = newest, await self._later(node)
             except ApiError:
                 self._scrapes.pop(name, None)

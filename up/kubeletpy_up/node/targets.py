@@ -67,7 +67,7 @@ class ProxiedNode:
         """The server that is meant; without a port the node's own.
 
         Raises:
-            ApiError: 503, the node has not told its address, or that is no port.
+            ApiError: 503, the node has not reported its address, or that is no port.
         """
         own = node_address(node)
         if self.port in ("", str(own.port)):
@@ -103,7 +103,7 @@ def node_address(node: JSON) -> NodeAddress:
     for kind in ("InternalIP", "Hostname"):
         if addresses.get(kind):
             return NodeAddress(addresses[kind], int(endpoint.get("Port") or _FALLBACK_PORT), name)
-    raise errors.unavailable(f'node "{name}" has not told its address yet')
+    raise errors.unavailable(f'node "{name}" has not reported its address yet')
 
 
 def pod_target(pod: JSON, subresource: str, query: Iterable[tuple[str, str]]) -> str:

@@ -96,7 +96,7 @@ def used(first: Samples, second: Samples, key: Key) -> Usage | None:
     return Usage((now.used - before.used) / window, memory, window, now.at)
 
 
-def has_untold(first: Samples, second: Samples) -> bool:
+def has_unreported(first: Samples, second: Samples) -> bool:
     """Whether something runs of which nothing can be said: it was only just started."""
     return any(used(first, second, key) is None for key in second.cpu)
 
@@ -104,12 +104,12 @@ def has_untold(first: Samples, second: Samples) -> bool:
 def pod_usages(
     first: Samples, second: Samples
 ) -> Iterator[tuple[tuple[str, str], dict[str, Usage]]]:
-    """(namespace, name) -> usage by container, of pods all of whose containers can be told."""
+    """(namespace, name) -> usage by container, of pods all of whose containers are known."""
     pods: dict[tuple[str, str], dict[str, Usage | None]] = {}
     for key in second.cpu:
         if key != NODE:
             pods.setdefault(key[:2], {})[key[2]] = used(first, second, key)
     for pod, containers in pods.items():
-        told = {name: usage for name, usage in containers.items() if usage is not None}
-        if len(told) == len(containers):
-            yield pod, told
+        reported = {name: usage for name, usage in containers.items() if usage is not None}
+        if len(reported) == len(containers):
+            yield pod, reported

@@ -33,7 +33,7 @@ class Certificates:
         ca: the authority's certificate.
         authority: the same with its key: signs what the cluster's requests ask for.
         certificate, key: of the API's server.
-        client: as whom the API comes to the node's server.
+        client: the API's identity at the node's server.
         node: for the node's server; valid for the node's name and loopback.
     """
 

@@ -1,4 +1,4 @@
-"""The life of a namespace: what every one gets, and how one goes with all that is in it.
+"""The life of a namespace: what every one gets, and how one goes with everything in it.
 
 Event driven: fed with the store's changes. Must never touch a namespace that is not terminating,
 but to put back what each one has.

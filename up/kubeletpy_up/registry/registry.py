@@ -242,7 +242,7 @@ class Registry(Cluster):
         chosen: ListOptions = EVERYTHING,
         options: DeleteOptions | None = None,
     ) -> JSON:
-        """Delete all that is selected; returns the list of it. Raises ApiError (400, 403)."""
+        """Delete everything selected; returns the list of it. Raises ApiError (400, 403)."""
         self._verb(resource, "deletecollection", "")
         info, selection = self._select(caller, "deletecollection", resource, namespace, chosen)
         found = reading.list_objects(self.store, info, selection, chosen)

@@ -1,4 +1,4 @@
-"""A watch: what one client still has to be told, in order, bounded.
+"""A watch: what one client still has to receive, in order, bounded.
 
 The store's changes go in (synchronously), watch events come out. A client that is too slow to keep
 its queue short is ended; it starts again from the last resourceVersion that it saw. Must never

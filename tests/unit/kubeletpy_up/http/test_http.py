@@ -308,7 +308,7 @@ def test_loopback_only(host: str) -> None:
         check_loopback(host)
 
 
-def test_a_name_that_can_not_stand_in_a_certificate_is_told(tmp_path: Path) -> None:
+def test_a_name_that_can_not_stand_in_a_certificate_is_reported(tmp_path: Path) -> None:
     with pytest.raises(certificates.CertificateError, match="node,1"):
         certificates.ensure(tmp_path / "pki", "node,1")
 

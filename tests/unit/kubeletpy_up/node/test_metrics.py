@@ -14,7 +14,7 @@ from kubeletpy_up.discovery import groups as discovery
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http import paths
 from kubeletpy_up.node.metrics import APART_S, OLD_S, NodeMetrics
-from kubeletpy_up.node.usage_samples import NODE, has_untold, parse, pod_usages, used
+from kubeletpy_up.node.usage_samples import NODE, has_unreported, parse, pod_usages, used
 from kubeletpy_up.printers import tables
 from kubeletpy_up.requests import ADMIN, node_caller
 from tests.unit.kubeletpy_up.helpers import make_registry
@@ -53,7 +53,7 @@ def test_between_two_scrapes() -> None:
     ((pod, containers),) = pod_usages(first, second)
     assert pod == ("shop", "web")
     assert sorted(containers) == ["a", "b"]
-    assert not has_untold(first, second)
+    assert not has_unreported(first, second)
 
 
 def test_a_container_that_was_not_there_before_counts_from_its_start() -> None:
@@ -71,10 +71,10 @@ def test_a_container_that_was_not_there_before_counts_from_its_start() -> None:
     ],
     ids=["older than the first scrape, which did not have it", "only just started"],
 )
-def test_a_pod_with_a_container_that_cannot_be_told_is_left_out(second: str) -> None:
+def test_a_pod_with_a_container_that_cannot_be_reported_is_left_out(second: str) -> None:
     first = parse(scrape(100.0, b=None))
     assert list(pod_usages(first, parse(second))) == []
-    assert has_untold(first, parse(second))
+    assert has_unreported(first, parse(second))
 
 
 def test_a_restarted_container_counts_from_its_new_start() -> None:

@@ -407,7 +407,7 @@ async def test_old_records_of_init_containers_go(tmp_path: Path) -> None:
 async def test_what_the_api_does_not_know_yet_stays(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("one", "two"))
-    untold: dict[str, Any] = {"told": lambda: False}
+    untold: dict[str, Any] = {"reported": lambda: False}
     await node.sync(pod)
     for attempt in range(3):
         node.runtime.end(f"container-one-{attempt}", 1)

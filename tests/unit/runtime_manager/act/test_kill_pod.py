@@ -167,7 +167,7 @@ LARGE_HOOK = {"exec": {"command": ["sh", "-c", "x" * 1_400_000]}}
 
 
 @on_virtual_time
-async def test_pre_stop_takes_from_the_grace_and_its_failure_is_told(tmp_path: Path) -> None:
+async def test_pre_stop_takes_from_the_grace_and_its_failure_is_reported(tmp_path: Path) -> None:
     class Hooks:
         async def post_start(self, *_: Any) -> None:
             raise AssertionError
@@ -243,7 +243,7 @@ async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_en
 
 @pytest.mark.parametrize("fails", [True, False])
 @on_virtual_time
-async def test_how_a_late_pre_stop_ended_is_told(tmp_path: Path, fails: bool) -> None:
+async def test_how_a_late_pre_stop_ended_is_reported(tmp_path: Path, fails: bool) -> None:
     class Hooks:
         async def post_start(self, *_: Any) -> None:
             raise AssertionError
@@ -271,7 +271,9 @@ async def test_pod_that_only_the_runtime_knows(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_failures_are_told_and_the_sandbox_is_stopped_all_the_same(tmp_path: Path) -> None:
+async def test_failures_are_reported_and_the_sandbox_is_stopped_all_the_same(
+    tmp_path: Path,
+) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
     await running(node, pod)
@@ -324,7 +326,7 @@ async def test_how_containers_ended_is_looked_at_while_the_sandbox_stops(tmp_pat
 
 
 @on_virtual_time
-async def test_without_a_clean_stop_nobody_is_told(tmp_path: Path) -> None:
+async def test_without_a_clean_stop_nobody_is_reported(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
     await running(node, pod)

@@ -493,7 +493,7 @@ async def test_resources_of_the_whole_pod_are_recorded(make: Callable[..., Resiz
 
 
 @on_virtual_time
-async def test_what_waits_to_be_resized_is_told(make: Callable[..., Resized]) -> None:
+async def test_what_waits_to_be_resized_is_reported(make: Callable[..., Resized]) -> None:
     node = make()
     probe = {"exec": {"command": ["true"]}}
 

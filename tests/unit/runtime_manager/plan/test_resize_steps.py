@@ -91,7 +91,7 @@ def test_difference_in_words() -> None:
     )
 
 
-def test_what_the_runtime_is_told() -> None:
+def test_what_the_runtime_is_reported() -> None:
     settings = RuntimeSettings()
     overhead, resources = sandbox_resources(make_pod(), NOW, settings)
     assert overhead.ByteSize() == 0
