@@ -9,7 +9,7 @@ from typing import Any
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import ContainerView, Exit
+from kubeletpy.explain.model import ContainerView, Exit, Role, State
 from kubeletpy.explain.words import one_line
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
@@ -22,6 +22,8 @@ _FIELDS = {
     ContainerKind.EPHEMERAL: "ephemeralContainerStatuses",
 }
 
+_ORDER = {Role.INIT: 0, Role.SIDECAR: 0, Role.CONTAINER: 1, Role.EPHEMERAL: 2}
+
 
 def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
     """Every container that the pod asks for, in the order of the spec."""
@@ -30,12 +32,11 @@ def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
     views = []
     for kind, container in facts.pod.all_containers():
         entry = _entry(facts, _FIELDS[kind], container["name"])
-        word = {ContainerKind.REGULAR: "container", ContainerKind.EPHEMERAL: "ephemeral"}.get(
-            kind, "sidecar" if is_sidecar(container) else "init"
+        role = {ContainerKind.REGULAR: Role.CONTAINER, ContainerKind.EPHEMERAL: Role.EPHEMERAL}.get(
+            kind, Role.SIDECAR if is_sidecar(container) else Role.INIT
         )
-        views.append(_view(entry, container["name"], word, container.get("image") or ""))
-    order = {"init": 0, "sidecar": 0, "container": 1, "ephemeral": 2}
-    return tuple(sorted(views, key=lambda view: order[view.kind]))
+        views.append(_view(entry, container["name"], role, container.get("image") or ""))
+    return tuple(sorted(views, key=lambda view: _ORDER[view.kind]))
 
 
 def exits(facts: PodFacts) -> tuple[Exit, ...]:
@@ -88,14 +89,16 @@ def _entry(facts: PodFacts, field: str, name: str) -> dict[str, Any]:
     return next((one for one in _entries(facts, field) if one.get("name") == name), {})
 
 
-def _view(entry: dict[str, Any], name: str, kind: str, image: str) -> ContainerView:
+def _view(entry: dict[str, Any], name: str, kind: Role, image: str) -> ContainerView:
     states = entry.get("state") or {}
-    state = next(iter(states), "waiting")
+    state = next((each for each in State if each in states), State.WAITING)
     detail = states.get(state) or {}
-    since = detail.get("startedAt") if state == "running" else detail.get("finishedAt")
+    since = detail.get("startedAt") if state is State.RUNNING else detail.get("finishedAt")
     reason = detail.get("reason") or ""
-    if state == "terminated":
-        reason = f"{reason} ({detail.get('exitCode', 0)})".strip()
+    code = None
+    if state is State.TERMINATED:
+        code = int(detail.get("exitCode") or 0)
+        reason = f"{reason} ({code})".strip()
     return ContainerView(
         name,
         kind,
@@ -107,6 +110,7 @@ def _view(entry: dict[str, Any], name: str, kind: str, image: str) -> ContainerV
         bool(entry.get("ready")),
         int(entry.get("restartCount") or 0),
         _bare(entry.get("containerID")),
+        code,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Decided, PodExplanation, PodLine, WorkerView
+from kubeletpy.explain.model import Decided, PodExplanation, PodLine, WorkerState, WorkerView
 from kubeletpy.explain.probes import probes
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.explain.waits import actions, waits
@@ -13,17 +13,16 @@ from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
 _STATES = {
-    Stage.SYNC: "syncing",
-    Stage.TERMINATING: "terminating",
-    Stage.TERMINATED: "terminated",
-    Stage.FINISHED: "finished",
+    Stage.SYNC: WorkerState.SYNCING,
+    Stage.TERMINATING: WorkerState.TERMINATING,
+    Stage.TERMINATED: WorkerState.TERMINATED,
+    Stage.FINISHED: WorkerState.FINISHED,
 }
 
 
 def explain(facts: PodFacts) -> PodExplanation:
     """All about one pod."""
     sentence, healthy = verdict(facts)
-    history = [_decided(entry) for entry in facts.history]
     return PodExplanation(
         at=facts.now,
         namespace=facts.namespace,
@@ -40,8 +39,8 @@ def explain(facts: PodFacts) -> PodExplanation:
         actions=actions(facts),
         containers=containers(facts),
         probes=probes(facts),
-        decisions=tuple(one for one in history if not _is_error(one)),
-        errors=tuple(one for one in history if _is_error(one)),
+        decisions=tuple(_decided(one) for one in facts.history if not one.decision.failed),
+        errors=tuple(_decided(one) for one in facts.history if one.decision.failed),
         exits=exits(facts),
     )
 
@@ -57,9 +56,9 @@ def _worker(facts: PodFacts) -> WorkerView:
     record, last = facts.record, facts.last_step
     error = "" if last is None or last.outcome is None else one_line(last.outcome.error)
     if record is None:
-        return WorkerView("none", None, "", None, None, last.at if last else None, error)
+        return WorkerView(WorkerState.NONE, None, "", None, None, last.at if last else None, error)
     return WorkerView(
-        state="waiting" if _waits_for_name(record) else _STATES[record.stage],
+        state=WorkerState.WAITING if _waits_for_name(record) else _STATES[record.stage],
         since=_since(record),
         step="" if record.running is None else record.running.value,
         grace=record.grace,
@@ -91,10 +90,6 @@ def _decided(entry: HistoryEntry) -> Decided:
         entry.count,
         entry.last_at or None,
     )
-
-
-def _is_error(one: Decided) -> bool:
-    return one.what.endswith(" failed")
 
 
 def _ips(facts: PodFacts) -> tuple[str, ...]:

@@ -7,23 +7,85 @@ volume content, no credentials; only names, states, reasons and messages.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kubeletpy.trace.names import Name
+
+
+class WaitKind(StrEnum):
+    """What a pod can wait for. Code compares the members; the values are what people read."""
+
+    RUNTIME = "runtime"
+    STATIC_NAME = "static name"
+    ADMISSION = "admission"
+    IMAGE_PULL = "image pull"
+    SANDBOX = "sandbox"
+    GRACE_PERIOD = "grace period"
+    HOOK = "hook"
+    START_PLACE = "start place"
+    STOP_PLACE = "stop place"
+    STOP_ORDER = "stop order"
+    RELEASE = "release"
+    RUNTIME_CALL = "runtime call"
+    NETWORK = "network"
+    VOLUME = "volume"
+    CGROUP = "cgroup"
+    DIRECTORY = "directory"
+    STOP = "stop"
+    RETRY = "retry"
+    CRASH_BACKOFF = "crash backoff"
+    IMAGE_BACKOFF = "image backoff"
+    IMAGE = "image"
+    START_ERROR = "start error"
+    INIT_CONTAINER = "init container"
+    PROBE = "probe"
+    READINESS_GATE = "readiness gate"
+    RESIZE = "resize"
+    API_WRITE = "API write"
+    FINALIZER = "finalizer"
+
+
+class Role(StrEnum):
+    """What a container is in its pod."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    CONTAINER = "container"
+    EPHEMERAL = "ephemeral"
+
+
+class State(StrEnum):
+    """The state of a container: the key of its entry in the pod's status."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+
+
+class WorkerState(StrEnum):
+    """Where the worker of a pod is."""
+
+    NONE = "none"
+    WAITING = "waiting"
+    SYNCING = "syncing"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Something that has to happen, or a time that has to come, before the pod goes on."""
 
-    kind: str
-    """crash backoff, image backoff, image, start error, volume, network, runtime, static name,
-    grace period, hook, runtime call, retry, probe, init container, finalizer, resize, API write,
-    ..."""
+    kind: WaitKind
     subject: str
     """The container, volume or object; may be empty."""
     why: str
+    """For people; see :mod:`kubeletpy.explain.phrases`."""
     since: float | None = None
     until: float | None = None
+    call: Name | None = None
+    """The step or call that is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +127,17 @@ class ContainerView:
     """One container of the pod."""
 
     name: str
-    kind: str
-    """init, sidecar, container or ephemeral."""
+    kind: Role
     image: str
-    state: str
-    """waiting, running or terminated."""
+    state: State
     reason: str
     message: str
     since: float | None
     ready: bool
     restarts: int
     id: str
+    exit_code: int | None = None
+    """Of a terminated one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +164,10 @@ class ProbeView:
 class WorkerView:
     """The pod's worker."""
 
-    state: str
-    """syncing, terminating, terminated, finished or none."""
+    state: WorkerState
     since: float | None
     step: str
-    """The step that is running; empty between two steps."""
+    """The stage whose sync is running; empty between two syncs."""
     grace: int | None
     """Seconds that an ending pod has."""
     next_step_at: float | None
@@ -149,6 +210,6 @@ class PodLine:
     namespace: str
     name: str
     uid: str
-    state: str
+    state: WorkerState
     healthy: bool
     verdict: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import ProbeView
 from kubeletpy.explain.words import one_line
+from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.report import ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
 
 MAX_WORDS = 160
 
@@ -18,11 +20,12 @@ def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
     return tuple(_view(facts, report) for report in facts.probe_reports)
 
 
-def last_words(facts: PodFacts, container: str, kind: str) -> str:
+def last_words(facts: PodFacts, container: str, kind: ProbeKind) -> str:
     """What a probe's newest run found wrong, "" when it found nothing wrong or said nothing."""
-    for view in probes(facts):
-        if (view.container, view.kind) == (container, kind) and view.last != "success":
-            return view.words
+    for report in facts.probe_reports:
+        found = report.last
+        if (report.container, report.kind) == (container, kind) and found is not None:
+            return "" if found.outcome is ProbeOutcome.SUCCESS else one_line(found.words, MAX_WORDS)
     return ""
 
 

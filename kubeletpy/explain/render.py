@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from kubeletpy.explain.model import State, WorkerState
 from kubeletpy.explain.words import ago, duration, one_line, until
 
 MAX_DECISIONS = 12
@@ -74,8 +75,11 @@ def _facts(view: View, now: float) -> str:
     worker = view["worker"]
     state = worker["state"] + _for(worker["since"], now)
     if worker["step"]:
-        state += ", a step runs"
-    if worker["grace"] is not None and worker["state"] in ("terminating", "terminated"):
+        state += ", a sync runs"
+    if worker["grace"] is not None and worker["state"] in (
+        WorkerState.TERMINATING,
+        WorkerState.TERMINATED,
+    ):
         state += f", grace period {worker['grace']}s"
     rows = [("Worker", state)]
     if worker["next_step_at"] is not None:
@@ -120,7 +124,7 @@ def _containers(containers: Sequence[View], now: float) -> str:
     rows = []
     for view in containers:
         state = view["state"] + (f" {view['reason']}" if view["reason"] else "")
-        if view["since"] is not None and view["state"] == "running":
+        if view["since"] is not None and view["state"] == State.RUNNING:
             state += f" for {duration(now - view['since'])}"
         ready = "ready" if view["ready"] else "not ready"
         restarts = f"{view['restarts']} restarts" if view["restarts"] != 1 else "1 restart"

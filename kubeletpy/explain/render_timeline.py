@@ -9,6 +9,7 @@ from html import escape
 
 from kubeletpy.explain.timeline import Chapter, Phase, Timeline
 from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.names import Call
 
 _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉█"
@@ -36,7 +37,7 @@ def text(line: Timeline, width: int = 100) -> str:
 
 
 def _summary(chapter: Chapter) -> str:
-    if chapter.title == "start":
+    if chapter.title == Part.START:
         done, going = "from first sight to the Ready status being written", "not ready yet"
     else:
         done, going = "from the first stop to the pod being done with", "still ending"

@@ -19,6 +19,7 @@ from typing import Any
 from kubeletpy.api.times import parse_time
 from kubeletpy.explain.containers import containers, exits
 from kubeletpy.explain.gather import explain, line
+from kubeletpy.explain.model import Role
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.spans import Traces
@@ -119,7 +120,7 @@ class ExplainServer:
         seen = self._snapshots.seen_at(trace.uid)
         now = asyncio.get_running_loop().time()
         kinds = {view.name: view.kind for view in containers(facts)}
-        inits = [one for one in exits(facts) if kinds.get(one.container) == "init"]
+        inits = [one for one in exits(facts) if kinds.get(one.container) is Role.INIT]
         found = timeline(trace, facts.wall_offset, parse_time(seen) if seen else None, now, inits)
         return _answer(asdict(found))
 

@@ -1,6 +1,6 @@
-"""Tells of pods that should have gone by now: an event that names what holds them up.
+"""Reports pods that should be gone by now: an event names what holds them up.
 
-Every room retries what it must by itself and tells of its own failures; this looks at the whole
+Every room retries what it must by itself and reports its own failures; this looks at the whole
 and covers what no room counts as its failure: a call that hangs, a finalizer, an API that refuses.
 Must never touch a pod.
 """
@@ -20,7 +20,7 @@ from kubeletpy.podworkers.records import Stage, WorkerRecord
 SLACK_S = 10.0
 """Seconds beyond its grace period, and again for each later stage, that a pod may take."""
 AGAIN_S = 300.0
-"""Seconds until the same thing is told again."""
+"""Seconds until the same thing is reported again."""
 LOOK_S = 5.0
 
 
@@ -66,7 +66,7 @@ class StuckPods:
         self._facts = facts
         self._recorder = recorder
         self._reported: dict[str, tuple[str, float]] = {}
-        """uid -> what was told, and when (Unix seconds)."""
+        """uid -> what was reported, and when (Unix seconds)."""
 
     async def run(self) -> None:
         """Look until cancelled."""

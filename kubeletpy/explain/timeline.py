@@ -38,7 +38,7 @@ class Phase:
 class Chapter:
     """One waterfall."""
 
-    title: str
+    title: Part
     began: float
     """Unix seconds."""
     total: float | None
@@ -107,14 +107,14 @@ def _start(
     note = "this agent found the pod's sandbox running when it started" if found else ""
     if trace.dropped:
         note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more phases were not kept"
-    return Chapter("start", began + offset, total, tuple(phases), note)
+    return Chapter(Part.START, began + offset, total, tuple(phases), note)
 
 
 def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> Chapter:
     spans = [*trace.end, *going_on]
     began = min((span.began for span in spans), default=now)
     total = None if trace.ended_at is None else trace.ended_at - began
-    return Chapter("end", began + offset, total, tuple(_phases(spans, began, now)))
+    return Chapter(Part.END, began + offset, total, tuple(_phases(spans, began, now)))
 
 
 def _phases(spans: Iterable[Span], began: float, now: float) -> list[Phase]:
@@ -164,4 +164,4 @@ def from_json(document: Mapping[str, Any]) -> Timeline:
 
 def _chapter(document: Mapping[str, Any]) -> Chapter:
     phases = tuple(Phase(**phase) for phase in document["phases"])
-    return Chapter(**{**document, "phases": phases})
+    return Chapter(**{**document, "title": Part(document["title"]), "phases": phases})

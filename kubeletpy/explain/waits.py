@@ -7,40 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
 from kubeletpy.api.times import parse_time
+from kubeletpy.explain import phrases
 from kubeletpy.explain.containers import containers
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Action, ContainerView, Wait
+from kubeletpy.explain.model import Action, ContainerView, Role, State, Wait, WaitKind
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.words import one_line
+from kubeletpy.images.errors import ImageErrorCode
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.reason_cache import CRASH_LOOP
 from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name, Step
 
 _STEP_KINDS = {
-    Step.NETWORK: "network",
-    Step.VOLUMES: "volume",
-    Step.CGROUP: "cgroup",
-    Step.DIRECTORIES: "directory",
-    Step.KILL: "stop",
+    Step.NETWORK: WaitKind.NETWORK,
+    Step.VOLUMES: WaitKind.VOLUME,
+    Step.CGROUP: WaitKind.CGROUP,
+    Step.DIRECTORIES: WaitKind.DIRECTORY,
+    Step.KILL: WaitKind.STOP,
 }
-_CALL_KINDS: dict[Name, str] = {
-    Call.PULL_IMAGE: "image pull",
-    Call.RUN_POD_SANDBOX: "sandbox",
-    Call.STOP_CONTAINER: "grace period",
-    Call.PRE_STOP: "hook",
-    Call.POST_START: "hook",
-    Call.START_PLACE: "start place",
-    Call.STOP_PLACE: "stop place",
-    Call.STOP_ORDER: "stop order",
-    Call.TAKE_VOLUMES_DOWN: "release",
-    Call.REMOVE_CGROUP: "release",
+_CALL_KINDS: dict[Name, WaitKind] = {
+    Call.PULL_IMAGE: WaitKind.IMAGE_PULL,
+    Call.RUN_POD_SANDBOX: WaitKind.SANDBOX,
+    Call.STOP_CONTAINER: WaitKind.GRACE_PERIOD,
+    Call.PRE_STOP: WaitKind.HOOK,
+    Call.POST_START: WaitKind.HOOK,
+    Call.START_PLACE: WaitKind.START_PLACE,
+    Call.STOP_PLACE: WaitKind.STOP_PLACE,
+    Call.STOP_ORDER: WaitKind.STOP_ORDER,
+    Call.TAKE_VOLUMES_DOWN: WaitKind.RELEASE,
+    Call.REMOVE_CGROUP: WaitKind.RELEASE,
 }
+_NEVER_PROBED = (Role.INIT, Role.EPHEMERAL)
 _OUTER = (Step.RUNTIME,)
-"""Phases that only hold others: not what is waited for."""
-_CRASH = "CrashLoopBackOff"
+"""Steps that only hold others: not what is waited for."""
+_IMAGE_BACKOFFS = (
+    ImageErrorCode.BACK_OFF,
+    ImageErrorCode.PULL,
+    ImageErrorCode.REGISTRY_UNAVAILABLE,
+)
 
 
 def actions(facts: PodFacts) -> tuple[Action, ...]:
@@ -67,17 +77,16 @@ def waits(facts: PodFacts) -> tuple[Wait, ...]:
 def _waits(facts: PodFacts) -> Iterator[Wait]:
     record = facts.record
     if facts.runtime_error:
-        yield Wait("runtime", "", one_line(facts.runtime_error))
+        yield Wait(WaitKind.RUNTIME, "", one_line(facts.runtime_error))
     if facts.name_holder:
         yield Wait(
-            "static name",
+            WaitKind.STATIC_NAME,
             f"{facts.namespace}/{facts.name}",
-            f"the static pod of the same name before it (uid {facts.name_holder}) still ends",
+            phrases.static_name(facts.name_holder),
             record.first_seen_at if record else None,
         )
     if facts.awaits_admission:
-        why = "whether it may run here is not decided yet: other pods give way, or the API is asked"
-        yield Wait("admission", "", why)
+        yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
     yield from _calls(facts)
     yield from _failed_step(facts)
     if record is None or record.stage is Stage.SYNC:
@@ -91,9 +100,14 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
 def _calls(facts: PodFacts) -> Iterator[Wait]:
     for action in actions(facts):
         if (kind := _CALL_KINDS.get(action.what)) is not None:
-            yield Wait(kind, action.subject, action.what, action.since, action.until)
+            yield _call(kind, action)
         elif facts.now - action.since > 1.0:
-            yield Wait("runtime call", action.subject, action.what, action.since, action.until)
+            yield _call(WaitKind.RUNTIME_CALL, action)
+
+
+def _call(kind: WaitKind, action: Action) -> Wait:
+    what = action.what
+    return Wait(kind, action.subject, what, action.since, action.until, what)
 
 
 def _failed_step(facts: PodFacts) -> Iterator[Wait]:
@@ -104,8 +118,8 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
         return
     step = last.outcome.step
     if step in (None, Step.RUNTIME) and facts.start_errors:
-        return  # what failed is told container by container
-    kind = "retry" if step is None else _STEP_KINDS.get(step, "retry")
+        return  # what failed is reported container by container
+    kind = WaitKind.RETRY if step is None else _STEP_KINDS.get(step, WaitKind.RETRY)
     yield Wait(kind, "", one_line(last.outcome.error), last.at, facts.next_step_at)
 
 
@@ -116,30 +130,25 @@ def _starts(facts: PodFacts) -> Iterator[Wait]:
 
 def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
     due = error.retry_at if error.retry_at is not None else facts.next_step_at
-    if error.code == _CRASH:
-        kind = "crash backoff"
-    elif error.code in ("ImagePullBackOff", "ErrImagePull", "RegistryUnavailable"):
-        kind = "image backoff"
-    elif error.code.startswith("ErrImage") or error.code.endswith("ImageName"):
-        kind = "image"
+    if error.code == CRASH_LOOP:
+        kind = WaitKind.CRASH_BACKOFF
+    elif error.code in _IMAGE_BACKOFFS:
+        kind = WaitKind.IMAGE_BACKOFF
+    elif error.code in tuple(ImageErrorCode):
+        kind = WaitKind.IMAGE
     else:
-        kind = "start error"
+        kind = WaitKind.START_ERROR
     return Wait(kind, name, f"{error.code}: {one_line(error.message)}", None, due)
 
 
 def _init(facts: PodFacts) -> Iterator[Wait]:
-    inits = [view for view in containers(facts) if view.kind in ("init", "sidecar")]
+    inits = [view for view in containers(facts) if view.kind in (Role.INIT, Role.SIDECAR)]
     for number, view in enumerate(inits, 1):
-        done = view.state == "terminated" and view.reason.endswith("(0)")
-        if view.kind == "init" and view.state == "running":
-            yield Wait(
-                "init container",
-                view.name,
-                f"({number} of {len(inits)}) has to succeed first and has been running",
-                view.since,
-            )
+        if view.kind is Role.INIT and view.state is State.RUNNING:
+            why = phrases.init_container(number, len(inits))
+            yield Wait(WaitKind.INIT_CONTAINER, view.name, why, view.since)
             return
-        if not done and view.state != "running":
+        if view.exit_code != 0 and view.state is not State.RUNNING:
             return
 
 
@@ -148,20 +157,22 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
     if pod is None or facts.ready or facts.phase != "Running":
         return
     for view in containers(facts):
-        if view.state != "running" or view.ready or view.kind in ("init", "ephemeral"):
+        if view.state is not State.RUNNING or view.ready or view.kind in _NEVER_PROBED:
             continue
         found = pod.find_container(view.name)
         spec = found[1] if found is not None else {}
         startup = facts.probes.startup.get(view.id)
         if spec.get("startupProbe") is not None and startup is not ProbeOutcome.SUCCESS:
-            why = "its startup probe has not succeeded yet"
-            yield Wait("probe", view.name, why + _said(facts, view.name, "startup"), view.since)
+            yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
         elif spec.get("readinessProbe") is not None:
-            said = facts.probes.readiness.get(view.id)
-            why = "fails" if said is ProbeOutcome.FAILURE else "has not succeeded yet"
-            why = f"its readiness probe {why}{_said(facts, view.name, 'readiness')}"
-            yield Wait("probe", view.name, why, view.since)
+            fails = facts.probes.readiness.get(view.id) is ProbeOutcome.FAILURE
+            yield _probe(facts, view, ProbeKind.READINESS, fails=fails)
     yield from _gates(pod, facts)
+
+
+def _probe(facts: PodFacts, view: ContainerView, kind: ProbeKind, *, fails: bool) -> Wait:
+    why = phrases.probe(kind, last_words(facts, view.name, kind), fails=fails)
+    return Wait(WaitKind.PROBE, view.name, why, view.since)
 
 
 def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
@@ -177,7 +188,7 @@ def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
     for gate in pod.spec.get("readinessGates") or ():
         if gate.get("conditionType") not in held:
             subject = gate.get("conditionType") or ""
-            yield Wait("readiness gate", subject, "nobody has set this condition to True")
+            yield Wait(WaitKind.READINESS_GATE, subject, phrases.READINESS_GATE)
 
 
 def _resizes(facts: PodFacts) -> Iterator[Wait]:
@@ -187,31 +198,26 @@ def _resizes(facts: PodFacts) -> Iterator[Wait]:
         began = condition.get("lastTransitionTime")
         since = parse_time(began) if began else None
         said = one_line(condition.get("message") or "")
-        if kind == "PodResizePending":
-            subject = "infeasible" if reason == "Infeasible" else "deferred"
-            yield Wait("resize", subject, said, since)
-        elif kind == "PodResizeInProgress":
-            yield Wait("resize", "failing" if reason == "Error" else "in progress", said, since)
+        if kind == PENDING:
+            subject = INFEASIBLE if reason == INFEASIBLE else DEFERRED
+            yield Wait(WaitKind.RESIZE, subject.lower(), said, since)
+        elif kind == IN_PROGRESS:
+            yield Wait(WaitKind.RESIZE, phrases.resizing(fails=reason == ERROR), said, since)
 
 
 def _api(facts: PodFacts) -> Iterator[Wait]:
     problem = facts.write_problem
     if problem is not None:
-        why = f"{one_line(problem.message)} (tried {problem.count} times)"
-        yield Wait("API write", "pod status", why, problem.since)
+        why = phrases.api_write(one_line(problem.message), problem.count)
+        yield Wait(WaitKind.API_WRITE, "pod status", why, problem.since)
     pod, record = facts.pod, facts.record
     if record is None or not record.finished or problem is not None:
         return
     if pod is not None and pod.being_deleted:
         finalizers = pod.metadata.get("finalizers") or []
         if finalizers:
-            why = "all has stopped; these finalizers keep the object in the API"
-            yield Wait("finalizer", ", ".join(finalizers), why, record.terminated_at)
-
-
-def _said(facts: PodFacts, container: str, kind: str) -> str:
-    words = last_words(facts, container, kind)
-    return f": {words}" if words else ""
+            subject = ", ".join(finalizers)
+            yield Wait(WaitKind.FINALIZER, subject, phrases.FINALIZERS, record.terminated_at)
 
 
 def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
@@ -219,5 +225,5 @@ def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
     return tuple(
         view.name
         for view in views
-        if view.state == "running" and not view.ready and view.kind in ("container", "sidecar")
+        if view.state is State.RUNNING and not view.ready and view.kind not in _NEVER_PROBED
     )

@@ -11,3 +11,5 @@ class Decision:
 
     what: str
     why: str
+    failed: bool = False
+    """It is no decision but a failure: explain lists those apart."""

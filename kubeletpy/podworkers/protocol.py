@@ -1,4 +1,4 @@
-"""What pod workers are told, what a step leaves behind, and how statuses are composed. Pure."""
+"""What pod workers are sent, what a step leaves behind, and how statuses are composed. Pure."""
 
 from __future__ import annotations
 

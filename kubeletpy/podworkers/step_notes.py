@@ -42,7 +42,7 @@ class StepNotes:
             return
         decisions = list(outcome.decisions)
         if outcome.error and not outcome.waiting:
-            decisions.append(Decision(f"{step.stage} failed", outcome.error))
+            decisions.append(Decision(f"{step.stage} failed", outcome.error, failed=True))
             log.debug("step failed", extra={"uid": step.uid, "error": outcome.error})
         self.history.add(step.uid, decisions, now)
         if step.work.received_at:

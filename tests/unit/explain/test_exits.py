@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.explain.containers import MAX_EXITS, exits
-from kubeletpy.explain.model import ContainerView
+from kubeletpy.explain.model import ContainerView, Role, State
 from kubeletpy.explain.waits import not_ready, waits
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.trace.names import Call
@@ -77,5 +77,5 @@ def test_a_call_is_waited_for_when_it_takes_longer_than_a_second(since: float, n
     ],
 )
 def test_who_is_not_ready(kind: str, state: str, ready: bool, named: bool) -> None:
-    view = ContainerView("a", kind, "i", state, "", "", None, ready, 0, "id")
+    view = ContainerView("a", Role(kind), "i", State(state), "", "", None, ready, 0, "id")
     assert not_ready((view,)) == (("a",) if named else ())

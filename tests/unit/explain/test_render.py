@@ -41,7 +41,7 @@ def crash() -> dict[str, Any]:
         "history": (
             HistoryEntry(NOW - 30, Decision("create sandbox, attempt 0", "the pod has no sandbox")),
             HistoryEntry(NOW - 29, Decision("start container main", "it exited"), 3, NOW - 6),
-            HistoryEntry(NOW - 8, Decision("sync failed", "no answer")),
+            HistoryEntry(NOW - 8, Decision("sync failed", "no answer", failed=True)),
         ),
     }
 

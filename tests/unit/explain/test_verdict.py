@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy.api.times import format_time
 from kubeletpy.explain.gather import explain
+from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
@@ -250,7 +251,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
                 phase="Failed", reason="OutOfcpu", message="Pod was rejected: too few cpus"
             ),
         },
-        "refused by this node: OutOfcpu: too few cpus",
+        "refused by this node: OutOfcpu: Pod was rejected: too few cpus",
         False,
     ),
     (
@@ -367,7 +368,11 @@ def test_what_it_waits_for_is_sorted_by_what_stands_most_in_the_way() -> None:
             write_problem=WriteProblem(NOW, "no", 1),
         )
     )
-    assert [wait.kind for wait in found.waits] == ["runtime", "crash backoff", "API write"]
+    assert [wait.kind for wait in found.waits] == [
+        WaitKind.RUNTIME,
+        WaitKind.CRASH_BACKOFF,
+        WaitKind.API_WRITE,
+    ]
     assert found.waits[1].until == NOW + 14
 
 
