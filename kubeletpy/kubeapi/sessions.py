@@ -20,6 +20,7 @@ import yarl
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
+from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
 from kubeletpy.version import VERSION
 
@@ -52,6 +53,7 @@ class _Session:
             limit=_MAX_CONNECTIONS,
             keepalive_timeout=_IDLE_SECONDS,
             socket_factory=_new_socket,
+            resolver=NameLookup(),
         )
         self.http = aiohttp.ClientSession(
             connector=connector,
