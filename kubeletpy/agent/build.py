@@ -131,10 +131,15 @@ from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 from kubeletpy.trace.spans import Traces
+from kubeletpy.volumes.claims.volumes import ClaimVolumes, kept
 from kubeletpy.volumes.container_mounts import ContainerMounts
 from kubeletpy.volumes.csi.build import Csi
 from kubeletpy.volumes.environment import ContainerEnvironment
+from kubeletpy.volumes.intree.host_path import HostPathPlugin
+from kubeletpy.volumes.intree.local import LocalPlugin
+from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.manager import NodeVolumes
+from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.runtime_features import mount_features
 from kubeletpy.volumes.service_accounts import ClusterAccounts
 from kubeletpy.volumes.tokens import PodTokens
@@ -230,15 +235,6 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     objects.on_change(signals.pod_changed)
     tokens.on_due(signals.pod_changed)
     services = ServiceList(kube_api, rng=rng) if kube_api is not None else None
-    volumes = NodeVolumes(
-        pods_dir,
-        objects,
-        tokens,
-        recorder,
-        clock,
-        allocatable=node_allocatable,
-        metrics=metrics.volumes,
-    )
     csi: Csi | None = None
     plugins: PluginManager | None = None
     if outside.plugins is not None:
@@ -250,6 +246,31 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             outside.plugins,
             metrics.plugins,
         )
+    kinds: list[VolumePlugin] = [LocalPlugin(root), HostPathPlugin(root), NfsPlugin(root)]
+    if csi is not None:
+        kinds.append(csi.plugin)
+    claims = ClaimVolumes(
+        kube_api,
+        kinds,
+        recorder,
+        clock,
+        node_name=node_name,
+        node=lambda: signals.newest_node() or {},
+        objects=WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
+        metrics=metrics.volumes,
+        changed=signals.pod_changed,
+        in_use_changed=signals.node_changed,
+    )
+    volumes = NodeVolumes(
+        pods_dir,
+        objects,
+        tokens,
+        recorder,
+        clock,
+        allocatable=node_allocatable,
+        metrics=metrics.volumes,
+        claims=claims,
+    )
     environment = ContainerEnvironment(
         pods_dir,
         objects,
@@ -392,6 +413,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             ),
             newest=signals.newest_node,
             answered=signals.node_answered,
+            volumes_in_use=claims.operations.volumes_in_use,
             rng=rng,
         )
         mirrors = ApiMirrorKeeper(
@@ -461,6 +483,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         recorder,
         initial=_initial_node(options, outside),
         written=lambda: node.node if node is not None else None,
+        shown=signals.node_shown,
         rng=rng,
     )
     shutdown = ShutdownManager(
@@ -702,7 +725,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     signals.shutdown_changed.connect(
         lambda: runtime.hurry(shutdown.shutting_down), signals.node_changed
     )
+    signals.node_shown.connect(claims.node_changed)
     signals.node_answered.connect(
+        claims.node_changed,
         *([certificate.node_changed] if certificate is not None else []),
         *([csi.writer.node_answered] if csi is not None else []),
     )
@@ -737,6 +762,12 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             close=allocations.close,
         ),
         Room(objects, close=objects.close),
+        Room(
+            claims,
+            (Task("volumes", claims.run),),
+            keep=lambda found: claims.pods_known(),
+            close=claims.close,
+        ),
         Room(tokens, close=tokens.close),
         Room(services, (Task("services", services.run),)) if services is not None else None,
         Room(

@@ -77,6 +77,8 @@ class Signals:
     """A housekeeping pass has found other pods than the one before."""
     shutdown_changed: Signal[[]] = field(default_factory=Signal)
     """The machine is about to go down, or is not any more."""
+    node_shown: Signal[[]] = field(default_factory=Signal)
+    """The watch has shown the node's object, perhaps changed."""
     node_answered: Signal[[]] = field(default_factory=Signal)
     """The API has shown us the node."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)

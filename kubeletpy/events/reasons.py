@@ -31,6 +31,7 @@ class Reason(StrEnum):
     FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer"
     FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox"
     FAILED_KILL_POD = "FailedKillPod"
+    FAILED_MAP_VOLUME = "FailedMapVolume"
     FAILED_MOUNT = "FailedMount"
     FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement"
     FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus"
@@ -42,6 +43,8 @@ class Reason(StrEnum):
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret"
     FAILED_UNMOUNT = "FailedUnMount"
     FAILED_VALIDATION = "FailedValidation"
+    FILE_SYSTEM_RESIZE_FAILED = "FileSystemResizeFailed"
+    FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful"
     FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed"
     IMAGE_GC_FAILED = "ImageGCFailed"
     INSPECT_FAILED = "InspectFailed"
@@ -78,6 +81,7 @@ class Reason(StrEnum):
     STILL_TERMINATING = "StillTerminating"
     STOP_SIGNAL_IGNORED = "StopSignalIgnored"
     UNHEALTHY = "Unhealthy"
+    VOLUME_RESIZE_FAILED = "VolumeResizeFailed"
 
 
 EventReason = Reason | AdmissionReason

@@ -1,9 +1,11 @@
-"""ConfigMaps and secrets that pods use: each followed by one watch, however many pods share it.
+"""Objects that pods use, by name: each followed by one watch, however many pods share it.
 
 Asked for by name only, as the Node authorizer demands, and let go with the last pod that uses it.
 There are so many watches and no more (:mod:`kubeletpy.kubeapi.watch_slots`): what is beyond is
 read every POLL_S, a few at a time, until there is room for a watch. What only environments need is
-followed while it is being read, and for a while after. Must never
+followed while it is being read, and for a while after. Where watching is forbidden (a node may
+only read claims and volumes), objects are read instead: soon again while a pod waits, else now and
+then. Must never
 log what an object holds. Source: docs/reference/constants.csv: objects;
 docs/reference/api-server.md, ae.
 """
@@ -34,6 +36,11 @@ POLL_S = 60.0
 POLLS_AT_ONCE = 4
 """Others ask the API too: each request of theirs waits for a few of these at most."""
 FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
+PRESSED_WAITS = (0.25, 5.0)
+"""Between two readings of an object that has no watch while a pod waits for it to change: the first
+wait, doubled each time up to the last."""
+WATCH_AGAIN_S = 600.0
+"""How long what was forbidden to be watched is only read: somebody may allow it."""
 _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 
 
@@ -64,6 +71,11 @@ class _Tracked:
     """A caller was refused the object, and waits to be notified that it can be had."""
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
+    pressed: set[str] = field(default_factory=set)
+    """Uids of pods that can not go on before it changes."""
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    pace: float = 0.0
+    """Seconds between the last two readings while pods waited."""
 
     @property
     def live(self) -> bool:
@@ -79,9 +91,20 @@ class WatchedObjects:
         *,
         rng: random.Random | None = None,
         slots: WatchSlots | None = None,
+        keep: Callable[[JSON], JSON] | None = None,
+        read_when_forbidden: bool = False,
     ) -> None:
-        """``api`` None: standalone, there are no objects."""
+        """Args:
+        api: None: standalone, there are no objects.
+        rng: for jitter.
+        slots: how many watches there may be.
+        keep: the part of an object that is worth its memory; by default what files are made of.
+        read_when_forbidden: read what may not be watched.
+        """
         self._api = api
+        self._keep = keep or _kept
+        self._read_when_forbidden = read_when_forbidden
+        self._unwatchable: dict[Resource, float] = {}
         self._rng = rng or random.Random()
         self._slots = slots or WatchSlots()
         self._polls = asyncio.Semaphore(POLLS_AT_ONCE)
@@ -174,29 +197,99 @@ class WatchedObjects:
             self._keep_known(self._api, tracked), name=f"watch {_name(tracked.key)}"
         )
 
+    def press(self, uid: str, keys: Collection[ObjectKey]) -> None:
+        """Say which of its objects a pod waits for: they are looked at again soon, watched or not.
+
+        Objects that it waited for before and does not now are left to their own pace.
+        """
+        for key in self._keys.get(uid, {}):
+            tracked = self._tracked[key]
+            if key in keys:
+                tracked.pressed.add(uid)
+                tracked.hurry.set()
+            else:
+                tracked.pressed.discard(uid)
+
+    def known(self, key: ObjectKey) -> JSON | ApiError | None:
+        """An object as it was last read, at once; None: there is none. Never change it."""
+        tracked = self._tracked.get(key)
+        if tracked is None or not tracked.known:
+            error = tracked.error if tracked is not None else None
+            return error or Unavailable(f"{_name(key)} was not read yet")
+        return tracked.object
+
     async def _keep_known(self, api: KubeApi, tracked: _Tracked) -> None:
-        while not self._slots.take(tracked.key, tracked.users):
-            await self._poll(api, tracked)
-            await asyncio.sleep(POLL_S * self._rng.uniform(1.0, 1.5))
+        while True:
+            while self._only_read(tracked.key.resource) or not self._slots.take(
+                tracked.key, tracked.users
+            ):
+                await self._poll(api, tracked)
+                await self._pause(tracked)
+            await self._watch(api, tracked)
+
+    def _only_read(self, resource: Resource) -> bool:
+        until = self._unwatchable.get(resource)
+        return until is not None and asyncio.get_running_loop().time() < until
+
+    async def _pause(self, tracked: _Tracked) -> None:
+        """Until it is time to read an object again that has no watch."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + POLL_S * self._rng.uniform(1.0, 1.5)
+        if tracked.pressed:
+            tracked.pace = min(max(tracked.pace * 2, PRESSED_WAITS[0]), PRESSED_WAITS[1])
+            until = min(until, loop.time() + tracked.pace)
+        else:
+            tracked.pace = 0.0
+        tracked.hurry.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await tracked.hurry.wait()
+                # somebody waits: not at once, for it may ask again and again
+                tracked.pace = max(tracked.pace, PRESSED_WAITS[0])
+                await asyncio.sleep(tracked.pace)
+        except TimeoutError:
+            return
+
+    async def _watch(self, api: KubeApi, tracked: _Tracked) -> None:
+        """Follow an object until that is forbidden, where it can be read instead."""
+        forbidden = asyncio.Event()
+
+        def failed(error: ApiError) -> None:
+            if self._read_when_forbidden and isinstance(error, Forbidden):
+                until = asyncio.get_running_loop().time() + WATCH_AGAIN_S
+                self._unwatchable[tracked.key.resource] = until
+                forbidden.set()
+                return
+            self._failed(tracked, error)
+
         reflector = Reflector(
             api,
             tracked.key.resource,
-            tracked.key.namespace,
+            tracked.key.namespace or None,
             on_replace=partial(self._replaced, tracked),
             on_event=partial(self._changed, tracked),
             field_selector=f"metadata.name={tracked.key.name}",
-            forbidden_waits=FORBIDDEN_WAITS,
-            on_error=partial(self._failed, tracked),
+            forbidden_waits=() if self._read_when_forbidden else FORBIDDEN_WAITS,
+            on_error=failed,
             rng=self._rng,
         )
-        await reflector.run()
+        running = asyncio.ensure_future(reflector.run())
+        waiting = asyncio.ensure_future(forbidden.wait())
+        try:
+            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+            waiting.cancel()
+            self._slots.give_back(tracked.key)
 
     async def _poll(self, api: KubeApi, tracked: _Tracked) -> None:
         key = tracked.key
         async with self._polls:
             for wait in (*FORBIDDEN_WAITS, None):
                 try:
-                    found: JSON | None = await api.get(key.resource, key.name, key.namespace)
+                    found: JSON | None = await api.get(
+                        key.resource, key.name, key.namespace or None
+                    )
                 except Forbidden as error:
                     if wait is not None and not tracked.known:
                         await asyncio.sleep(wait)
@@ -214,6 +307,7 @@ class WatchedObjects:
     def _let_go(self, uid: str, key: ObjectKey) -> None:
         tracked = self._tracked[key]
         del tracked.users[uid]
+        tracked.pressed.discard(uid)
         self._slots.pass_on(key, uid, tracked.users)
         if not tracked.users:
             self._rest(tracked)
@@ -258,10 +352,12 @@ class WatchedObjects:
     def _take(self, tracked: _Tracked, found: JSON | None) -> None:
         changed = tracked.known and _version(found) != _version(tracked.object)
         if changed or not tracked.known:
-            tracked.object = None if found is None else _kept(found)
+            tracked.object = None if found is None else self._keep(found)
         wake = changed or tracked.disappointed
         tracked.known, tracked.error, tracked.disappointed = True, None, False
         tracked.settled.set()
+        if changed:
+            tracked.pace = 0.0
         if _immutable(found):
             self._end(tracked)
         if wake:
@@ -296,4 +392,5 @@ def _immutable(found: JSON | None) -> bool:
 
 
 def _name(key: ObjectKey) -> str:
-    return f'{key.resource.kind.lower()} "{key.namespace}/{key.name}"'
+    name = f"{key.namespace}/{key.name}" if key.namespace else key.name
+    return f'{key.resource.kind.lower()} "{name}"'

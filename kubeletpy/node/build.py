@@ -115,6 +115,18 @@ def node_status(
     return status
 
 
+def with_volumes_in_use(
+    status: api.NodeStatus, in_use: Sequence[str] | None, old: api.NodeStatus
+) -> api.NodeStatus:
+    """A status with the volumes that must not be detached; None: the API's list stays.
+
+    Source: docs/reference/behaviour-storage.md, se2.
+    """
+    shown = old.get("volumesInUse") or []
+    listed = list(shown if in_use is None else in_use)
+    return {**status, "volumesInUse": listed} if listed or shown else status
+
+
 def new_node(
     options: NodeOptions, hostname: str, architecture: str, status: api.NodeStatus
 ) -> api.Node:

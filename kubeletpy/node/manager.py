@@ -57,6 +57,7 @@ class NodeManager:
         startup: NodeStartup,
         newest: Callable[[], api.Node | None] | None = None,
         answered: Callable[[], None] = lambda: None,
+        volumes_in_use: Callable[[], list[str] | None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -64,6 +65,8 @@ class NodeManager:
         list_images: may fail.
         newest: the newest of the node that is known, by whatever way; None: as it was shown to us.
         answered: called each time that the API has shown us the node.
+        volumes_in_use: attachable volumes of which there is something on the node; None: not known
+            yet.
         """
         self._api = kube_api
         self._clock = clock
@@ -83,6 +86,7 @@ class NodeManager:
         self._written_at = float("-inf")
         self._boot_id = ""
         self._answered = answered
+        self._volumes_in_use = volumes_in_use
         self.newest = newest or (lambda: self._node)
         self.registered = asyncio.Event()
         """Set once the API has the node."""
@@ -124,7 +128,7 @@ class NodeManager:
 
     async def _status(self, old: api.NodeStatus) -> api.NodeStatus:
         self._poked.clear()
-        return build.node_status(
+        status = build.node_status(
             self._facts,
             self._options,
             self._runtime_info(),
@@ -135,6 +139,7 @@ class NodeManager:
             old=old,
             now=self._clock.now(),
         )
+        return build.with_volumes_in_use(status, self._volumes_in_use(), old)
 
     async def _fresh_images(self) -> Sequence[ImageSummary]:
         now = asyncio.get_running_loop().time()

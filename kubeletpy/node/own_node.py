@@ -34,18 +34,21 @@ class OwnNode:
         *,
         initial: api.Node,
         written: Callable[[], api.Node | None] = lambda: None,
+        shown: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
         initial: the object as it would be registered; its allocatable and features are always
             truer than the API's, which may be of an earlier configuration.
         written: the object as the API answered our last write.
+        shown: called each time that the API has shown the node.
         """
         self.name = name
         self._api = kube_api
         self._recorder = recorder
         self._initial = initial
         self._written = written
+        self._shown = shown
         self._watched: api.Node | None = None
         self._unschedulable = False
         self._made: tuple[api.Node, api.Node] | None = None
@@ -115,6 +118,7 @@ class OwnNode:
             message = f"Node {self.name} status is now: {reason}"
             reference = node_reference(self.name, found["metadata"].get("uid", ""))
             self._recorder.event(reference, NORMAL, reason, message)
+        self._shown()
 
     def _with_own_amounts(self, found: api.Node) -> api.Node:
         status, own = found.get("status") or {}, self._initial["status"]

@@ -26,3 +26,8 @@ class Mount:
     image_ref: str = ""
     """That image as the runtime knows it, once it is on the node."""
     image_sub_path: str = ""
+    device: str = ""
+    """Permissions (``mrw``, ``r``): ``host_path`` is a block device, and becomes one in the
+    container; empty: it is mounted."""
+    group: int | None = None
+    """A supplemental group that the container's processes get for it."""

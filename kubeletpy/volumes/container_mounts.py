@@ -82,8 +82,12 @@ class ContainerMounts:
         given: ContainerAdditions,
     ) -> ContainerAdditions:
         """The container's mounts. Raises ContainerConfigError."""
-        mounts = await self.prepare(pod, container, pod_ips, given.environment, given.mounts)
-        return replace(given, mounts=mounts)
+        mounted = [mount for mount in given.mounts if not mount.device]
+        devices = [mount for mount in given.mounts if mount.device]
+        made = await self.prepare(pod, container, pod_ips, given.environment, mounted)
+        asked = {mount.group: None for mount in given.mounts if mount.group is not None}
+        groups = [*given.groups, *(group for group in asked if group not in given.groups)]
+        return replace(given, mounts=[*made, *devices], groups=groups)
 
     async def prepare(
         self,

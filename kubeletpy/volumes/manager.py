@@ -26,8 +26,10 @@ from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.accounts import VolumeAccounts
+from kubeletpy.volumes.claims.volumes import ClaimVolumes, VolumesWait
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import PodMounts
+from kubeletpy.volumes.on_disk import SetUp
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.payload import (
     MAX_POD_BYTES,
@@ -38,9 +40,10 @@ from kubeletpy.volumes.payload import (
     sources_of,
 )
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
+from kubeletpy.volumes.plugin import OperationFailed
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
-from kubeletpy.volumes.teardown import plugin_of, take_down
+from kubeletpy.volumes.teardown import plugin_of, take_down, unmount_inside
 from kubeletpy.volumes.tokens import DEFAULT_SECONDS, PodTokens, TokenError, TokenKey
 
 T = TypeVar("T")
@@ -86,6 +89,7 @@ class NodeVolumes:
         *,
         allocatable: Mapping[str, str] | None = None,
         metrics: VolumeMetrics | None = None,
+        claims: ClaimVolumes | None = None,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -95,7 +99,9 @@ class NodeVolumes:
         clock: the time of day.
         allocatable: what pods of this node can have, as quantities.
         metrics: None: nobody looks.
+        claims: what has volumes of claims, drivers and disks; None: there are none.
         """
+        self._claims = claims
         self._accounts = VolumeAccounts(metrics or VolumeMetrics(Families()))
         self._pods_dir = str(pods_dir)
         self._objects = objects
@@ -118,7 +124,7 @@ class NodeVolumes:
             VolumeError: a volume is not there.
         """
         state = self._state(pod)
-        if not state.plan.volumes and not state.plan.problems:
+        if not (state.plan.volumes or state.plan.problems or state.plan.claimed):
             return {}
         await self._settled(pod.uid)
         work = await self._changed(pod, state)
@@ -143,9 +149,31 @@ class NodeVolumes:
                     state.made_of[item.volume.name] = tuple(item.inputs)
             state.bytes.update((made.volume.name, made.bytes) for made in outcomes)
             problems |= await self._fatal(pod, state, failed)
+        claimed = await self._claimed(pod, state, problems)
         if problems:
             raise self._error(pod, problems)
+        if state.plan.claimed:
+            return PodMounts(pod, state.plan, state.paths, claimed)
         return state.mounts
+
+    async def _claimed(
+        self, pod: Pod, state: _PodState, problems: Mapping[str, str]
+    ) -> Mapping[str, SetUp]:
+        """The volumes that the agent does not make itself. Raises VolumeError."""
+        if not state.plan.claimed:
+            return {}
+        if self._claims is None:
+            names = " ".join(volume.name for volume in state.plan.claimed)
+            raise VolumeError(f"unmounted volumes=[{names}]: this node has no plugins for them")
+        try:
+            return await self._claims.set_up(pod, state.plan.claimed)
+        except VolumesWait as wait:
+            for name, problem in problems.items():
+                self._tell(pod, name, problem)
+            names = " ".join([*problems, *wait.waits])
+            listed = [f'volume "{name}": {problem}' for name, problem in problems.items()]
+            text = f"unmounted volumes=[{names}]: {'; '.join([*listed, str(wait)])}"
+            raise VolumeError(text, reported=wait.told) from wait
 
     async def tear_down(self, pod_uid: str) -> None:
         """Take down all volumes of a pod whose containers are gone.
@@ -154,7 +182,10 @@ class NodeVolumes:
             VolumeError: something is still in use or cannot be removed.
         """
         await self._settled(pod_uid)
-        ended = await self._take_down(pod_uid, PodPaths(self._pods_dir, pod_uid))
+        paths = PodPaths(self._pods_dir, pod_uid)
+        if self._claims is not None:
+            await self._end_claimed(self._claims, paths)
+        ended = await self._take_down(pod_uid, paths)
         self._accounts.taken_down(pod_uid, ended)
         self._pods.pop(pod_uid, None)
         self._objects.release(pod_uid)
@@ -165,11 +196,32 @@ class NodeVolumes:
         if pod_uid in self._pods:
             # it came while the sweep was under way
             raise OSError(f"the volumes of pod {pod_uid} are in use")
+        if self._claims is not None:
+            self._end_orphan(self._claims, pod_uid)
         try:
             self._accounts.swept(len(take_down(PodPaths(self._pods_dir, pod_uid))))
         except OSError:
             self._accounts.swept(0, failed=True)
             raise
+
+    async def _end_claimed(self, claims: ClaimVolumes, paths: PodPaths) -> None:
+        """Have what others have mounted for a pod taken down by them. Raises VolumeError."""
+        await claims.operations.known.wait()
+        try:
+            if keep := claims.paths(paths.uid):
+                await self._patient.run(unmount_inside, paths, keep)
+            await claims.tear_down(paths.uid)
+        except (OperationFailed, OSError, UnsafePath) as error:
+            raise VolumeError(str(error)) from error
+
+    def _end_orphan(self, claims: ClaimVolumes, pod_uid: str) -> None:
+        """The same for a gone pod, without waiting for it. Blocks. Raises OSError."""
+        keep = claims.orphan_paths(pod_uid)
+        if keep is None:
+            return
+        unmount_inside(PodPaths(self._pods_dir, pod_uid), keep)
+        claims.end_orphan(pod_uid)
+        raise OSError(errno.EBUSY, "its volumes are being taken down by their plugins", pod_uid)
 
     async def _take_down(self, pod_uid: str, paths: PodPaths) -> list[tuple[str, float]]:
         """Take a pod's volumes down; somebody may have a file open for a moment yet."""

@@ -7,10 +7,12 @@ Pure. Parts of volumes (subPath) and the hosts file are prepared when a containe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.on_disk import SetUp
 from kubeletpy.volumes.paths import PodPaths
 from kubeletpy.volumes.plan import PlannedVolume, VolumePlan
 
@@ -23,6 +25,9 @@ PROPAGATION = {
 }
 
 
+_NONE: Mapping[str, SetUp] = MappingProxyType({})
+
+
 class PodMounts(Mapping[str, Sequence[Mount]]):
     """Container name -> its mounts, in the order of its volumeMounts.
 
@@ -30,8 +35,16 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
     containers, and one that runs already asks for nothing.
     """
 
-    def __init__(self, pod: Pod, plan: VolumePlan, paths: PodPaths) -> None:
-        """Raises UnsafePath."""
+    def __init__(
+        self, pod: Pod, plan: VolumePlan, paths: PodPaths, claimed: Mapping[str, SetUp] = _NONE
+    ) -> None:
+        """``claimed``: those volumes of claims that are there. Raises UnsafePath."""
+        self._claimed = claimed
+        self._devices = {
+            container["name"]: container["volumeDevices"]
+            for _, container in pod.all_containers()
+            if container.get("volumeDevices")
+        }
         self._volumes = {volume.name: (volume, host_path(volume, paths)) for volume in plan.volumes}
         self._wanted = {
             container["name"]: container["volumeMounts"]
@@ -41,19 +54,46 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
         self._first_uses: dict[str, tuple[str, int]] = {}
 
     def __getitem__(self, name: str) -> Sequence[Mount]:
-        wanted = self._wanted[name]
+        if name not in self._wanted and name not in self._devices:
+            raise KeyError(name)
         firsts = self._labelled()
-        return tuple(
-            _mount(mount, index, *self._volumes[volume], firsts[volume] == (name, index))
-            for index, mount in enumerate(wanted)
-            for volume in (mount["name"],)
-        )
+        mounts = [
+            self._mount(mount, index, firsts[mount["name"]] == (name, index))
+            for index, mount in enumerate(self._wanted.get(name, ()))
+        ]
+        return (*mounts, *(self._device(use) for use in self._devices.get(name, ())))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._wanted)
+        return iter({**self._wanted, **self._devices})
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._wanted.keys() | self._devices.keys())
+
+    def _mount(self, mount: Mapping[str, Any], index: int, is_first: bool) -> Mount:
+        there = self._claimed.get(mount["name"])
+        if there is None:
+            return _mount(mount, index, *self._volumes[mount["name"]], is_first)
+        path = mount.get("mountPath") or ""
+        return Mount(
+            container_path=path if path.startswith("/") else f"/{path}",
+            host_path=there.path,
+            readonly=bool(mount.get("readOnly")) or there.read_only,
+            propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
+            selinux_relabel=is_first and there.selinux_relabel,
+            volume=mount["name"],
+            index=index,
+            group=there.group,
+        )
+
+    def _device(self, use: Mapping[str, Any]) -> Mount:
+        there = self._claimed[use["name"]]
+        return Mount(
+            container_path=use.get("devicePath") or "",
+            host_path=there.path,
+            volume=use["name"],
+            device="r" if there.read_only else "mrw",
+            group=there.group,
+        )
 
     def _labelled(self) -> Mapping[str, tuple[str, int]]:
         """Which use of each volume gives it its SELinux label: the first."""

@@ -1,11 +1,23 @@
-"""A claim-backed volume as it is on this node: for pods, staged, how full. Pure."""
+"""A claim-backed volume as it is on this node, and what a failure says of it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from kubeletpy.volumes.claims.model import Mode
+
+
+class Outcome(StrEnum):
+    """What a failure says of the volume (table sg)."""
+
+    FINAL = "final"
+    """It was not done."""
+    UNCERTAIN = "uncertain"
+    """It may have been done."""
+    TRANSIENT = "transient"
+    """It was not even tried; what was known of the volume still holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +93,15 @@ class VolumeStats:
     inodes_free: int | None = None
     abnormal: bool | None = None
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """A volume that is there for a pod."""
+
+    path: str
+    read_only: bool
+    selinux_relabel: bool
+    block: bool
+    group: int | None = None
+    """A supplemental group that its PersistentVolume asks for."""

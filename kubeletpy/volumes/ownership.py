@@ -28,18 +28,27 @@ def owned_mode(mode: int, *, read_only: bool) -> int:
     return bits | _DIRECTORY if stat.S_ISDIR(mode) else bits
 
 
-def give_to_group(directory: str, group: int, *, read_only: bool) -> None:
-    """Change group and mode of a directory and everything in it.
+def belongs_to(directory: str, group: int, *, read_only: bool) -> bool:
+    """Whether a directory is as :func:`give_to_group` leaves it, last of all. Raises OSError."""
+    found = os.lstat(directory)
+    wanted = owned_mode(found.st_mode, read_only=read_only)
+    return found.st_gid == group and stat.S_IMODE(found.st_mode) == stat.S_IMODE(wanted)
+
+
+def give_to_group(
+    directory: str, group: int, *, read_only: bool, max_entries: int = MAX_ENTRIES
+) -> None:
+    """Change group and mode of all that is in a directory, and of itself when that is done.
 
     Raises:
-        OSError: an entry could not be changed, or there are more than MAX_ENTRIES.
+        OSError: an entry could not be changed, or there are more than ``max_entries``.
     """
     tree = Tree(directory)
-    left = MAX_ENTRIES - _change_all(tree, group, read_only)
+    left = max_entries - _change_all(tree, group, read_only, max_entries)
     try:
         while tree.below or not tree.at_top:
             if left < 0:
-                raise OSError(f"{directory} holds more than {MAX_ENTRIES} entries")
+                raise OSError(f"{directory} holds more than {max_entries} entries")
             if not tree.below:
                 tree.up()
                 continue
@@ -49,17 +58,19 @@ def give_to_group(directory: str, group: int, *, read_only: bool) -> None:
                 if error.errno not in _NOT_THERE:
                     raise
                 continue
-            left -= _change_all(tree, group, read_only)
+            left -= _change_all(tree, group, read_only, max_entries)
+        _change(".", tree.here, group, read_only)
     finally:
         tree.close()
 
 
-def _change_all(tree: Tree, group: int, read_only: bool) -> int:
-    """Change the open directory and what is in it, but for directories; how many entries it has."""
-    _change(".", tree.here, group, read_only)
+def _change_all(tree: Tree, group: int, read_only: bool, max_entries: int) -> int:
+    """Change the open directory (but for the top) and the files in it; how many entries it has."""
+    if not tree.at_top:
+        _change(".", tree.here, group, read_only)
     count = 0
     with os.scandir(tree.here) as entries:
-        for entry in islice(entries, MAX_ENTRIES + 1):
+        for entry in islice(entries, max_entries + 1):
             count += 1
             if entry.is_dir(follow_symlinks=False):
                 tree.below.append(entry.name)

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.resolve import ClaimVolume
 
 ObjectKind = Literal["configMap", "secret"]
 OBJECT_KINDS: tuple[ObjectKind, ...] = ("configMap", "secret")
@@ -22,7 +23,6 @@ SUPPORTED = FILE_KINDS | {"emptyDir", "hostPath", "image"}
 MAX_REFERENCES = 1000
 """ConfigMaps, secrets and service account tokens that one pod may be made of. Each costs requests
 for as long as the pod lives; the kubelet has no limit. Real pods use some hundreds at most."""
-NOT_HERE = "volumes are not supported by this version of kubeletpy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class VolumePlan:
     """What volumes are made of: followed while the pod lives."""
     env_objects: frozenset[ObjectRef]
     """What only environments are made of: read when a container starts."""
+    claimed: tuple[ClaimVolume, ...] = ()
+    """Volumes that are not made by the agent itself: of claims, drivers, disks and servers."""
     refused: str = ""
     """Why the pod is more than this node takes on, in words for the user; empty: it is not."""
 
@@ -73,18 +75,20 @@ class VolumePlan:
 def plan_volumes(pod: Pod) -> VolumePlan:
     """Decide what a pod needs. Never raises for what a spec can say."""
     used, devices, propagated = _uses(pod)
+    mounted = _mounted(pod)
     declared = {v.get("name"): v for v in pod.spec.get("volumes") or ()}
     volumes: list[PlannedVolume] = []
+    claimed: list[ClaimVolume] = []
     problems: dict[str, str] = {}
     for name in used:
         if name not in declared:
             problems[name] = "no volume of this name in the pod's spec.volumes"
             continue
         kind, source = volume_source(cast(Mapping[str, Any], declared[name]))
-        if name in devices:
-            problems[name] = f"volumeDevices (block volumes, here of a {kind}): {NOT_HERE}"
-        elif kind not in SUPPORTED:
-            problems[name] = f"{kind} {NOT_HERE}"
+        if kind not in SUPPORTED:
+            claimed.append(ClaimVolume(name, kind, source, name in mounted, name in devices))
+        elif name in devices:
+            problems[name] = f"{kind} volumes are no block devices: volumeDevices needs a claim"
         else:
             volumes.append(PlannedVolume(name, kind, source, name in propagated))
     objects = frozenset(ref for volume in volumes for ref in volume_objects(volume))
@@ -92,7 +96,7 @@ def plan_volumes(pod: Pod) -> VolumePlan:
     env_objects = frozenset(for_env) - objects
     tokens = sum(_tokens_of(volume) for volume in volumes)
     refused = _refusal(len(objects) + len(env_objects) + tokens)
-    return VolumePlan(tuple(volumes), problems, objects, env_objects, refused)
+    return VolumePlan(tuple(volumes), problems, objects, env_objects, tuple(claimed), refused)
 
 
 def _tokens_of(volume: PlannedVolume) -> int:
@@ -148,6 +152,15 @@ def environment_objects(containers: Iterable[api.Container]) -> Iterator[ObjectR
 def _named(kind: ObjectKind, reference: Any) -> Iterator[ObjectRef]:
     if reference is not None and reference.get("name"):
         yield ObjectRef(kind, reference["name"])
+
+
+def _mounted(pod: Pod) -> set[str]:
+    """Names of volumes that containers use otherwise than as block devices."""
+    return {
+        mount.get("name") or ""
+        for _, container in pod.all_containers()
+        for mount in container.get("volumeMounts") or ()
+    }
 
 
 def _uses(pod: Pod) -> tuple[list[str], set[str], set[str]]:

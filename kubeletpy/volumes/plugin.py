@@ -18,6 +18,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec, VolumeTraits, Waits
 from kubeletpy.volumes.on_disk import (
     Found,
+    Outcome,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
@@ -54,17 +55,6 @@ class PodUse:
     pod: Pod
     alone: bool = True
     """No other pod of this node has the volume, or may have it."""
-
-
-class Outcome(StrEnum):
-    """What a failure says of the volume (table sg)."""
-
-    FINAL = "final"
-    """It was not done."""
-    UNCERTAIN = "uncertain"
-    """It may have been done."""
-    TRANSIENT = "transient"
-    """It was not even tried; what was known of the volume still holds."""
 
 
 class OperationFailed(Exception):

@@ -11,6 +11,7 @@ import errno
 import os
 import time
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 from kubeletpy.host.trees import remove_tree
@@ -51,6 +52,19 @@ def take_down(paths: PodPaths) -> list[tuple[str, float]]:
         _remove(f"{paths.volumes_dir}/{plugin}")
     _remove(f"{directory}/plugins/{PLUGINS['emptyDir']}")
     return ended
+
+
+def unmount_inside(paths: PodPaths, keep: Collection[str]) -> None:
+    """Unmount what is mounted in a pod's directory but for volumes (``keep``) of plugins.
+
+    Parts of volumes that containers had, and what containers have mounted inside of volumes: all of
+    it would keep a plugin from unmounting its own. Raises OSError, UnsafePath.
+    """
+    # the volumes themselves are not looked at: a server that is gone would not answer
+    kept = {str(Path(os.path.realpath(Path(path).parent)) / Path(path).name) for path in keep}
+    for point in mounts_below(paths.pod_dir):
+        if point not in kept:
+            _unmount(point)
 
 
 def plugin_of(path: str, paths: PodPaths) -> str:

@@ -112,6 +112,15 @@ def _build(
             for key, value in environment.items()
         ],
         mounts=_mounts(container, inputs, settings),
+        devices=[
+            cri.Device(
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                permissions=mount.device,
+            )
+            for mount in inputs.mounts
+            if mount.device
+        ],
         labels=container_labels(pod, container),
         annotations=container_annotations(
             pod, container, inputs.restart_count, inputs.extra_annotations
@@ -154,6 +163,7 @@ def _mounts(
             image_sub_path=mount.image_sub_path,
         )
         for mount in inputs.mounts
+        if not mount.device
     ]
     path = container.get("terminationMessagePath")
     if inputs.termination_log and path:

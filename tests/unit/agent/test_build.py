@@ -35,6 +35,7 @@ FACTS = MachineFacts(
     root_storage_bytes=1 << 30,
 )
 ALWAYS = [
+    "volumes",
     *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
     *("container-gc", "image-gc", "local-storage", "log-rotation", "stuck-pods"),
 ]
@@ -65,6 +66,7 @@ def names(agent: Agent) -> list[str]:
 async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
     assert names(made(tmp_path)) == [
         "events",
+        "volumes",
         "services",
         *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
         "source-api",

@@ -80,14 +80,10 @@ def test_objects_of_volumes_and_environments() -> None:
 @pytest.mark.parametrize(
     ("volume", "container", "problem"),
     [
-        ({"persistentVolumeClaim": {"claimName": "x"}}, uses("v"), "persistentVolumeClaim volumes"),
-        ({"nfs": {"server": "x"}}, uses("v"), "nfs volumes are not supported"),
-        ({"csi": {"driver": "x"}}, uses("v"), "csi volumes are not supported"),
-        ({"gitRepo": {"repository": "x"}}, uses("v"), "gitRepo volumes are not supported"),
         (
-            {"persistentVolumeClaim": {"claimName": "x"}},
+            {"emptyDir": {}},
             {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]},
-            "volumeDevices (block volumes, here of a persistentVolumeClaim)",
+            "emptyDir volumes are no block devices",
         ),
         ({"emptyDir": {}}, uses("other"), "no volume of this name"),
     ],
@@ -97,6 +93,20 @@ def test_what_cannot_be_had(volume: Any, container: Any, problem: str) -> None:
     (said,) = plan.problems.values()
     assert problem in said
     assert plan.volumes == ()
+
+
+@pytest.mark.parametrize("kind", ["persistentVolumeClaim", "ephemeral", "csi", "nfs", "gitRepo"])
+def test_what_others_have_to_make(kind: str) -> None:
+    device = {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}
+    for container, use in ((uses("v"), (True, False)), (device, (False, True))):
+        plan = plan_volumes(make_pod([{"name": "v", kind: {"a": "b"}}], container))
+        (volume,) = plan.claimed
+        assert (volume.kind, volume.source, volume.mounted, volume.mapped) == (
+            kind,
+            {"a": "b"},
+            *use,
+        )
+        assert not plan.problems
 
 
 def mounts(pod: Pod) -> list[Mount]:

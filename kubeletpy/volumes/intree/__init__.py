@@ -1,0 +1,1 @@
+"""The kinds of persistent volumes that need no driver."""

@@ -1,0 +1,247 @@
+"""What in-tree kinds of volumes have in common.
+
+Source: docs/reference/behaviour-storage.md, sj, sq.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.images.providers.program import Program, run_program
+from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.volumes.claims.model import (
+    Cause,
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+    Waits,
+)
+from kubeletpy.volumes.on_disk import (
+    Found,
+    Outcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeStats,
+)
+from kubeletpy.volumes.paths import UnsafePath, safe_name
+from kubeletpy.volumes.plugin import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    PodUse,
+)
+from kubeletpy.volumes.syscalls import mounts_below
+
+T = TypeVar("T")
+
+DIRECTORY_MODE = 0o750
+PROGRAM_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class InTreePlugin:
+    """A kind of volume without driver, staging and expansion; those that have them say so."""
+
+    name = ""
+    kinds: frozenset[str] = frozenset()
+    directory = ""
+    """Of its volumes below a pod's ``volumes``; empty: it makes none."""
+
+    def __init__(self, root: Path, patient: PatientThreads | None = None) -> None:
+        """``root``: the kubelet's root directory."""
+        self.root = Path(os.path.realpath(root))
+        self.patient = patient or PatientThreads()
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
+        """No other plugin's name, nothing to attach."""
+        try:
+            safe_name(source.spec_name)
+        except UnsafePath as error:
+            return Waits(Cause.INVALID, f'volume "{source.spec_name}"', str(error))
+        problem = self.problem(source)
+        if problem:
+            return Waits(Cause.INVALID, f'volume "{source.spec_name}"', problem)
+        return self.named(source)
+
+    def named(self, source: VolumeSource) -> VolumeTraits:
+        """Its traits, when nothing is wrong with it."""
+        unique = f"{self.name}/{source.pod_uid}-{source.spec_name}"
+        return VolumeTraits(unique, attachable=False, device_mountable=False)
+
+    def problem(self, source: VolumeSource) -> str:
+        """Why a volume can't be; empty: it can."""
+        if source.mode is Mode.BLOCK:
+            return f"{source.kind} volumes can't be block devices"
+        return ""
+
+    def ready(self, spec: VolumeSpec) -> Waits | None:
+        """Always."""
+        return None
+
+    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
+        """Its own."""
+        return self.name
+
+    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+        """The runtime relabels."""
+        return False
+
+    def republishes(self, spec: VolumeSpec) -> bool:
+        """Never."""
+        return False
+
+    def on_change(self, tell: Callable[[str], None]) -> None:
+        """Nothing changes."""
+
+    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
+        """Where a pod has it."""
+        path = self.target(pod_uid, spec.spec_name, spec.mode)
+        return PublishedOnDisk(
+            self.name, spec.unique_name, pod_uid, spec.spec_name, path, spec.mode
+        )
+
+    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
+        """Nothing is."""
+        return StagedOnDisk(self.name, spec.unique_name, "", spec.mode, spec_name=spec.spec_name)
+
+    def target(self, pod_uid: str, spec_name: str, mode: Mode) -> str:
+        """Where a pod has a volume."""
+        kind = "volumes" if mode is Mode.FILESYSTEM else "volumeDevices"
+        return (
+            f"{self.root}/pods/{safe_name(pod_uid)}/{kind}/{self.directory}/{safe_name(spec_name)}"
+        )
+
+    # -- acts --------------------------------------------------------------------------------
+
+    async def stage(
+        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
+    ) -> None:
+        """Nothing to do."""
+
+    async def publish(
+        self,
+        spec: VolumeSpec,
+        attachment: Mapping[str, str] | None,
+        use: PodUse,
+        *,
+        remount: bool,
+    ) -> Published:
+        """Each kind for itself."""
+        raise NotImplementedError
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Unmount and remove its directory."""
+        await self.in_thread(partial(self.remove_target, left.path), f"unmount of {left.path}")
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        """Nothing to do."""
+
+    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+        """Not on nodes."""
+        raise ExpansionFailed(ExpansionProblem.UNSUPPORTED, f"{self.name} volumes don't expand")
+
+    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
+        """What its file system says; of a thread that may hang."""
+        if left.mode is Mode.BLOCK:
+            return None
+        return await self.in_thread(partial(_file_system, left.path), f"statfs of {left.path}")
+
+    def found(self) -> Found:
+        """The directories of its volumes in all pods' directories."""
+        if not self.directory:
+            return Found()
+        published = [
+            PublishedOnDisk(
+                self.name,
+                self.unique_name(uid, name),
+                uid,
+                name,
+                self.target(uid, name, mode),
+                mode,
+            )
+            for mode, kind in ((Mode.FILESYSTEM, "volumes"), (Mode.BLOCK, "volumeDevices"))
+            for uid in names_in(f"{self.root}/pods")
+            for name in names_in(f"{self.root}/pods/{uid}/{kind}/{self.directory}")
+        ]
+        return Found(tuple(published))
+
+    def unique_name(self, pod_uid: str, spec_name: str) -> str:
+        """Of a volume found on disk."""
+        return f"{self.name}/{pod_uid}-{spec_name}"
+
+    # -- tools -------------------------------------------------------------------------------
+
+    async def in_thread(self, work: Callable[[], T], call: str) -> T:
+        """File work that may hang. Raises OperationFailed."""
+        try:
+            return await self.patient.run(work)
+        except (OSError, UnsafePath) as error:
+            raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
+
+    def remove_target(self, path: str) -> None:
+        """Unmount what is at a path of ours and remove it. Blocks. Raises OSError."""
+        raise NotImplementedError
+
+
+def is_mounted(path: str) -> bool:
+    """Whether something is mounted at a path, by the mount table: nothing is asked of the disk."""
+    return path in mounts_below(path)
+
+
+def names_in(directory: str) -> list[str]:
+    """Names of what is in a directory of ours; none when it is not there."""
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def remove_directory(path: str) -> None:
+    """Remove an empty directory. Raises OSError."""
+    try:
+        Path(path).rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno == errno.ENOTDIR:
+            Path(path).unlink(missing_ok=True)
+            return
+        raise
+
+
+async def run(program: str, args: Sequence[str], *, call: str, step: str = "") -> str:
+    """Run a program of the node; what it said. Raises OperationFailed: it failed or hung."""
+    path = await asyncio.to_thread(shutil.which, program, path=PROGRAM_PATHS)
+    if path is None:
+        message = f"{program} is not installed on this node"
+        raise OperationFailed(Outcome.FINAL, message, step=step, call=call)
+    try:
+        return (await run_program(Program(path, args), b"")).decode(errors="replace")
+    except ProviderError as error:
+        message = f"{program} {' '.join(args)}: {error}"
+        raise OperationFailed(Outcome.UNCERTAIN, message, step=step, call=call) from error
+
+
+def _file_system(path: str) -> VolumeStats:
+    found = os.statvfs(path)
+    block = found.f_frsize
+    return VolumeStats(
+        capacity_bytes=found.f_blocks * block,
+        used_bytes=(found.f_blocks - found.f_bfree) * block,
+        available_bytes=found.f_bavail * block,
+        inodes=found.f_files,
+        inodes_used=found.f_files - found.f_ffree,
+        inodes_free=found.f_ffree,
+    )

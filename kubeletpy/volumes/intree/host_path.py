@@ -1,0 +1,55 @@
+"""PersistentVolumes that are a path of the node.
+
+Nothing is mounted: containers get the path itself, and nothing is there to take down. Source:
+docs/reference/behaviour-storage.md, sc1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from kubeletpy.volumes import host_path
+from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
+from kubeletpy.volumes.host_path import HostPathError
+from kubeletpy.volumes.intree.base import InTreePlugin
+from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk
+from kubeletpy.volumes.plugin import OperationFailed, PodUse
+
+
+class HostPathPlugin(InTreePlugin):
+    """``hostPath`` in a PersistentVolume."""
+
+    name = "kubernetes.io/host-path"
+    kinds = frozenset({"hostPath"})
+
+    def problem(self, source: VolumeSource) -> str:
+        """A path is needed, without a way up."""
+        path = str(source.source.get("path") or "")
+        if not path.startswith("/") or ".." in path.split("/"):
+            return f"{path!r} is no path for a volume: it must be absolute, without '..'"
+        return super().problem(source)
+
+    def target(self, pod_uid: str, spec_name: str, mode: Mode) -> str:
+        """None of its own."""
+        return ""
+
+    async def publish(
+        self,
+        spec: VolumeSpec,
+        attachment: Mapping[str, str] | None,
+        use: PodUse,
+        *,
+        remount: bool,
+    ) -> Published:
+        """Check the path, or make it, as its type says."""
+        path, kind = str(spec.source.get("path")), spec.source.get("type") or ""
+        try:
+            await self.patient.run(partial(host_path.prepare, path, kind))
+        except (HostPathError, OSError) as error:
+            message = f"hostPath {path}: {error}"
+            raise OperationFailed(Outcome.FINAL, message, call=f"look at {path}") from error
+        return Published(path)
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Nothing is there."""

@@ -1,0 +1,88 @@
+"""NFS volumes, mounted by mount.nfs.
+
+A server that is gone makes every look at the mount hang. So mounts are known from the mount table,
+programs with a deadline mount and unmount, and nothing here asks the file system anything. Source:
+docs/reference/behaviour-storage.md, sq.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec
+from kubeletpy.volumes.intree.base import (
+    DIRECTORY_MODE,
+    InTreePlugin,
+    is_mounted,
+    remove_directory,
+    run,
+)
+from kubeletpy.volumes.on_disk import Published, PublishedOnDisk
+from kubeletpy.volumes.plugin import OperationFailed, PodUse
+
+
+class NfsPlugin(InTreePlugin):
+    """``nfs`` in a pod or a PersistentVolume."""
+
+    name = "kubernetes.io/nfs"
+    kinds = frozenset({"nfs"})
+    directory = "kubernetes.io~nfs"
+
+    def problem(self, source: VolumeSource) -> str:
+        """Server and path are words of a command: neither may be an option or several."""
+        server, path = (str(source.source.get(key) or "") for key in ("server", "path"))
+        if not server or server.startswith("-") or not server.isprintable() or " " in server:
+            return f"nfs: {server!r} is no server"
+        if not path.startswith("/"):
+            return f"nfs: {path!r} is no absolute path"
+        return super().problem(source)
+
+    async def publish(
+        self,
+        spec: VolumeSpec,
+        attachment: Mapping[str, str] | None,
+        use: PodUse,
+        *,
+        remount: bool,
+    ) -> Published:
+        """Mount it, unless it is."""
+        target = self.target(use.uid, spec.spec_name, spec.mode)
+        if not await self.in_thread(partial(is_mounted, target), "look at mounts"):
+            make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
+            await self.in_thread(make, f"mkdir {target}")
+            export = export_of(spec)
+            await run(
+                "mount",
+                ["-t", "nfs", *options_of(spec), export, target],
+                call=f"mount.nfs of {export}",
+                step="MountVolume.SetUp",
+            )
+        return Published(target)
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Unmount it; from a server that does not answer by force."""
+        while await self.in_thread(partial(is_mounted, left.path), "look at mounts"):
+            call = f"umount of {left.path}"
+            try:
+                await run("umount", ["-i", left.path], call=call)
+            except OperationFailed:
+                if not await self.in_thread(partial(is_mounted, left.path), "look at mounts"):
+                    break
+                await run("umount", ["-i", "-f", left.path], call=call)
+        await self.in_thread(partial(remove_directory, left.path), f"rmdir {left.path}")
+
+
+def export_of(spec: VolumeSpec) -> str:
+    """``server:path`` as mount.nfs takes it."""
+    server, path = str(spec.source.get("server")), str(spec.source.get("path"))
+    bare = server.removeprefix("[").removesuffix("]")
+    return f"[{bare}]:{path}" if ":" in bare else f"{server}:{path}"
+
+
+def options_of(spec: VolumeSpec) -> list[str]:
+    """The ``-o`` argument; none without options."""
+    read_only = ["ro"] if spec.read_only or spec.source.get("readOnly") else []
+    options = sorted({*spec.mount_options, *read_only})
+    return ["-o", ",".join(options)] if options else []

@@ -1,0 +1,127 @@
+"""Does one volume operation: the plugin's call, and what the agent does around it.
+
+Must never decide whether it is time for it. Source: docs/reference/behaviour-storage.md, sf, so,
+sp.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.on_disk import Outcome, Published
+from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.outcome import Done
+from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
+from kubeletpy.volumes.ownership import belongs_to, give_to_group
+from kubeletpy.volumes.plugin import OperationFailed, PodUse, VolumePlugin
+
+MAX_ENTRIES = 100_000_000
+"""Entries of a persistent volume that are given to a group: it holds up its own volume only."""
+
+
+class VolumeActs:
+    """Carries operations out."""
+
+    def __init__(
+        self,
+        expander: Expander,
+        owned: Callable[[str, float, bool], None] = lambda plugin, seconds, ok: None,
+    ) -> None:
+        """``owned(plugin, seconds, ok)`` is told of each walk that gave files to a group."""
+        self._expander = expander
+        self._owned = owned
+        self._patient = PatientThreads()
+
+    async def carry_out(
+        self,
+        operation: Operation,
+        plugin: VolumePlugin,
+        pod: Pod | None,
+        alone: bool,
+        attached: Attached | None,
+    ) -> Done:
+        """Do it. Raises OperationFailed."""
+        if operation.kind is Kind.UNPUBLISH:
+            assert operation.mount is not None, "something is unpublished"
+            await plugin.unpublish(operation.mount)
+            return Done()
+        if operation.kind is Kind.UNSTAGE:
+            assert operation.staged is not None, "something is unstaged"
+            await plugin.unstage(operation.staged)
+            return Done()
+        spec = operation.spec
+        if pod is None or spec is None:
+            raise OperationFailed(Outcome.TRANSIENT, "the pod is gone", call=operation.call)
+        use = pod_use(pod, alone=alone)
+        metadata = attached.metadata if attached is not None else None
+        if operation.kind is Kind.STAGE:
+            await plugin.stage(spec, metadata, use)
+            return Done()
+        if operation.kind is Kind.EXPAND:
+            return Done(size=await self._expander.expand(plugin, spec, use, at_mount=False))
+        remount = operation.kind is Kind.REPUBLISH
+        published = await plugin.publish(spec, metadata, use, remount=remount)
+        await self._give(plugin, spec, use, published)
+        return Done(published, await self._size(plugin, spec, use, remount=remount))
+
+    async def _give(
+        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, published: Published
+    ) -> None:
+        group = use.fs_group
+        if group is None or not published.give_to_group or spec.read_only:
+            return
+        begun, done = time.perf_counter(), False
+        try:
+            work = partial(_give, published.path, group, use.fs_group_change_policy)
+            await self._patient.run(work)
+            done = True
+        except OSError as error:
+            raise OperationFailed(
+                Outcome.UNCERTAIN,
+                f"applying fsGroup {group}: {error}",
+                step="MountVolume.SetUp",
+                call=f"giving the files of volume {spec.spec_name} to group {group}",
+            ) from error
+        finally:
+            self._owned(plugin.metric_name(spec), time.perf_counter() - begun, done)
+
+    async def _size(
+        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, remount: bool
+    ) -> int:
+        has, wanted = claimed_size(spec), wanted_size(spec)
+        if remount or spec.inline or not 0 < has < wanted:
+            return has or wanted
+        if spec.read_only:
+            self._expander.refused(spec, use)
+            return has
+        return await self._expander.expand(plugin, spec, use, at_mount=True)
+
+
+def pod_use(pod: Pod, *, alone: bool = True) -> PodUse:
+    """The pod as plugins may know it."""
+    context = pod.spec.get("securityContext") or {}
+    return PodUse(
+        pod.uid,
+        pod.name,
+        pod.namespace,
+        pod.spec.get("serviceAccountName") or "default",
+        context.get("fsGroup"),
+        context.get("fsGroupChangePolicy"),
+        None,
+        pod,
+        alone,
+    )
+
+
+def _give(path: str, group: int, policy: str | None) -> None:
+    """Blocks. Raises OSError."""
+    if policy == "OnRootMismatch" and belongs_to(path, group, read_only=False):
+        return
+    give_to_group(path, group, read_only=False, max_entries=MAX_ENTRIES)

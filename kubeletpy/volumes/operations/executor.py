@@ -1,0 +1,462 @@
+"""Carries plans of volume operations out: as soon as anything changes, never by looking again.
+
+Each operation is a task of its own with its volume (or one pod's part of it) to itself: a driver
+that hangs holds up its own volumes and nothing else. Must never decide: what is done next is
+:mod:`kubeletpy.volumes.operations.plan`. Source: docs/reference/behaviour-storage.md, sd, sg, sn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.on_disk import Found, Outcome, Published
+from kubeletpy.volumes.operations.model import (
+    Facts,
+    Failure,
+    Key,
+    Kind,
+    Operation,
+    Plan,
+    PodDemand,
+    PodMount,
+    Presence,
+    Volume,
+)
+from kubeletpy.volumes.operations.outcome import Done, Left, after
+from kubeletpy.volumes.operations.plan import is_there, plan
+from kubeletpy.volumes.plugin import OperationFailed, VolumePlugin
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF_S = 0.5
+LAST_BACKOFF_S = 122.0
+PATIENCE_S = 5.0
+"""How long a pod's sync waits for operations under way; it is woken when they end later."""
+
+
+class Listener(Protocol):
+    """Who is told what became of operations: events, metrics."""
+
+    def ended(
+        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
+    ) -> None:
+        """An operation ended."""
+        ...
+
+    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
+        """What is wanted and what is there has changed."""
+        ...
+
+
+class Surroundings(Protocol):
+    """What operations ask of the node."""
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        """Whether a volume is attached."""
+        ...
+
+    def blocked(self, spec: VolumeSpec) -> Waits | None:
+        """What keeps a volume from this node (table sf, 2)."""
+        ...
+
+    def in_use(self) -> frozenset[str]:
+        """What the API shows as in use by this node."""
+        ...
+
+
+@dataclass(slots=True)
+class _Running:
+    operation: Operation
+    task: asyncio.Task[None]
+
+
+class VolumeOperations:
+    """The operations of this node. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        plugins: Sequence[VolumePlugin],
+        surroundings: Surroundings,
+        carry_out: Callable[
+            [Operation, VolumePlugin, Pod | None, bool, Attached | None], Coroutine[Any, Any, Done]
+        ],
+        listener: Listener,
+        *,
+        changed: Callable[[str], None],
+        in_use_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Args:
+        plugins: each kind of volume.
+        surroundings: of the node.
+        carry_out: does one operation.
+        listener: told how each ended.
+        changed: called with the uid of a pod whose volumes are there now, or wait for something
+            else.
+        in_use_changed: called when ``volumes_in_use`` has changed.
+        """
+        self._plugins = {plugin.name: plugin for plugin in plugins}
+        self._surroundings = surroundings
+        self._carry_out = carry_out
+        self._listener = listener
+        self._changed = changed
+        self._in_use_changed = in_use_changed
+        self._demands: dict[str, PodDemand] = {}
+        self._pods: dict[str, Pod] = {}
+        self._actual: dict[str, Volume] = {}
+        self._running: dict[Key, _Running] = {}
+        self._failures: dict[tuple[Kind, Key], Failure] = {}
+        self._drivers: dict[tuple[Kind, Key], str] = {}
+        self._plan = Plan()
+        self._told: dict[str, frozenset[tuple[str, Cause, str]]] = {}
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
+        self._in_use: list[str] = []
+        self._closed = False
+        self.leftovers_judged = False
+        self.known = asyncio.Event()
+        """Set once what an agent before this one has left is known."""
+        for plugin in plugins:
+            plugin.on_change(self.driver_changed)
+
+    # -- what is wanted ----------------------------------------------------------------------
+
+    def demand(self, pod: Pod, specs: Sequence[VolumeSpec], waits: Mapping[str, Waits]) -> None:
+        """Say what a pod wants; one whose end was asked for wants nothing any more."""
+        before = self._demands.get(pod.uid)
+        if before is not None and before.ending:
+            return
+        self._pods[pod.uid] = pod
+        self._demands[pod.uid] = PodDemand(pod.uid, tuple(specs), dict(waits))
+        self.look()
+
+    async def settled(self, uid: str) -> Mapping[str, Waits]:
+        """What a pod's volumes wait for once nothing is under way for it, or it takes long."""
+        await self.known.wait()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_S
+        happened = asyncio.Event()
+        self._waiting.setdefault(uid, set()).add(happened)
+        try:
+            while True:
+                self._look()
+                waits = self.waits(uid)
+                if not any(wait.cause is Cause.BUSY for wait in waits.values()):
+                    return waits
+                happened.clear()
+                async with asyncio.timeout_at(until):
+                    await happened.wait()
+        except TimeoutError:
+            return self.waits(uid)
+        finally:
+            self._waiting[uid].discard(happened)
+            if not self._waiting[uid]:
+                del self._waiting[uid]
+
+    async def end(self, uid: str) -> None:
+        """Take down all that a pod has.
+
+        Raises:
+            OperationFailed: something is still there; it is tried on, and the pod is woken.
+        """
+        await self.known.wait()
+        self.begin_end(uid)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_S
+        happened = asyncio.Event()
+        self._waiting.setdefault(uid, set()).add(happened)
+        try:
+            while self.has(uid):
+                failure = self._failure_of(uid)
+                if failure is not None:
+                    raise OperationFailed(Outcome.UNCERTAIN, failure.message, call=failure.call)
+                happened.clear()
+                async with asyncio.timeout_at(until):
+                    await happened.wait()
+        except TimeoutError:
+            call = next((r.operation.call for r in self._of_pod(uid)), "its turn")
+            raise OperationFailed(
+                Outcome.UNCERTAIN, f"still waiting for {call}", call=call
+            ) from None
+        finally:
+            self._waiting[uid].discard(happened)
+            if not self._waiting[uid]:
+                del self._waiting[uid]
+        self._demands.pop(uid, None)
+        self._pods.pop(uid, None)
+        self._told.pop(uid, None)
+
+    def begin_end(self, uid: str) -> None:
+        """Take down what a pod has, without waiting for it."""
+        if self.has(uid) or any(self._of_pod(uid)):
+            self._demands[uid] = PodDemand(uid, ending=True)
+        else:
+            self._demands.pop(uid, None)
+        self.look()
+
+    # -- what there is -----------------------------------------------------------------------
+
+    def has(self, uid: str) -> bool:
+        """Whether a pod has a volume or may have one, or one is being made for it."""
+        return any(uid in volume.pods for volume in self._actual.values()) or any(
+            True for _ in self._of_pod(uid)
+        )
+
+    def published(self, uid: str, spec: VolumeSpec) -> Published | None:
+        """A volume as a pod has it; None: it has not."""
+        volume = self._actual.get(spec.unique_name)
+        if volume is None or not is_there(volume, uid):
+            return None
+        return volume.pods[uid].published
+
+    def mounts(self, uid: str) -> list[PodMount]:
+        """What a pod has or may have."""
+        return [volume.pods[uid] for volume in self._actual.values() if uid in volume.pods]
+
+    def waits(self, uid: str) -> dict[str, Waits]:
+        """Name of each volume of a pod that is not there -> what it waits for."""
+        return {name: wait for (of, name), wait in self._plan.waits.items() if of == uid}
+
+    def volumes_in_use(self) -> list[str] | None:
+        """For the node's status; None: not known yet, the API's list stays."""
+        return list(self._in_use) if self.known.is_set() else None
+
+    # -- what happens ------------------------------------------------------------------------
+
+    async def take_over(self) -> None:
+        """Find what an agent before this one has left. Call it once, at the start."""
+        for plugin in self._plugins.values():
+            try:
+                found = await asyncio.to_thread(plugin.found)
+            except OSError as error:
+                log.error(
+                    "volumes of an earlier agent could not be looked for",
+                    extra={"plugin": plugin.name, "why": str(error)},
+                )
+                continue
+            self._take_over(plugin, found)
+        self.known.set()
+        self.look()
+
+    def driver_changed(self, driver: str) -> None:
+        """A driver came or went: what failed for it is tried at once, who waits is woken."""
+        for key, of in list(self._drivers.items()):
+            if not driver or of == driver:
+                self._failures.pop(key, None)
+                self._drivers.pop(key)
+        for uid, demand in self._demands.items():
+            if demand.waits:
+                self._changed(uid)
+        self.look()
+
+    def hold_expansion(self, unique_name: str) -> None:
+        """A volume cannot be expanded while it is in use."""
+        volume = self._actual.get(unique_name)
+        if volume is not None:
+            self._actual[unique_name] = replace(volume, expansion_held=True)
+
+    def look(self) -> None:
+        """Something has changed: plan anew, soon."""
+        if self._soon is None and not self._closed:
+            self._soon = asyncio.get_running_loop().call_soon(self._look)
+
+    async def close(self) -> None:
+        """Start nothing any more; what is mounted stays."""
+        self._closed = True
+        for handle in (self._timer, self._soon):
+            if handle is not None:
+                handle.cancel()
+        tasks = [running.task for running in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _take_over(self, plugin: VolumePlugin, found: Found) -> None:
+        for path, why in found.unreadable.items():
+            log.warning("left by an earlier agent, unreadable", extra={"path": path, "why": why})
+        for left in found.published:
+            volume = self._actual.get(left.unique_name) or Volume(left.unique_name, plugin.name)
+            pods = {**volume.pods, left.pod_uid: PodMount(left, Presence.UNCERTAIN, found=True)}
+            self._actual[left.unique_name] = replace(volume, pods=pods)
+        for staged in found.staged:
+            volume = self._actual.get(staged.unique_name) or Volume(staged.unique_name, plugin.name)
+            self._actual[staged.unique_name] = replace(
+                volume, device=Presence.UNCERTAIN, staged=staged, device_found=True
+            )
+
+    def _look(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        if self._closed or not self.known.is_set():
+            return
+        now = asyncio.get_running_loop().time()
+        made = plan(self._demands.values(), self._actual, self._facts(), now)
+        for name in made.forgotten:
+            del self._actual[name]
+        for operation in made.operations:
+            self._start(operation)
+        self._plan = made
+        self._wake_at(made.next_at)
+        self._tell_in_use()
+        self._listener.counted(list(self._demands.values()), self._actual)
+        for uid, demand in list(self._demands.items()):
+            if demand.ending and not self.has(uid) and uid not in self._waiting:
+                self._demands.pop(uid)
+                self._pods.pop(uid, None)
+                self._told.pop(uid, None)
+        self._tell_pods()
+
+    def _facts(self) -> Facts:
+        attachments: dict[str, Attached | Waits] = {}
+        blocked: dict[str, Waits] = {}
+        republished: set[str] = set()
+        for demand in self._demands.values():
+            for spec in demand.specs:
+                plugin = self._plugins[spec.plugin]
+                attachments[spec.unique_name] = self._surroundings.attachment(spec)
+                wait = self._surroundings.blocked(spec) or plugin.ready(spec)
+                if wait is not None:
+                    blocked[spec.unique_name] = wait
+                if plugin.republishes(spec):
+                    republished.add(spec.unique_name)
+        return Facts(
+            attachments,
+            blocked,
+            {key: running.operation for key, running in self._running.items()},
+            self._failures,
+            frozenset(republished),
+            self.leftovers_judged,
+        )
+
+    def _tell_in_use(self) -> None:
+        shown = self._surroundings.in_use()
+        wanted = {
+            spec.unique_name
+            for demand in self._demands.values()
+            for spec in demand.specs
+            if spec.attachable
+        }
+        there = {
+            name for name, volume in self._actual.items() if volume.attachable or name in shown
+        }
+        running = {
+            running.operation.unique_name
+            for running in self._running.values()
+            if running.operation.spec is not None and running.operation.spec.attachable
+        }
+        in_use = sorted(wanted | there | running)
+        if in_use != self._in_use:
+            self._in_use = in_use
+            self._in_use_changed()
+
+    def _tell_pods(self) -> None:
+        """Wake the pods whose volumes wait for something else now."""
+        by_pod: dict[str, set[tuple[str, Cause, str]]] = {uid: set() for uid in self._demands}
+        for (uid, name), wait in self._plan.waits.items():
+            by_pod[uid].add((name, wait.cause, wait.message))
+        for uid, waits in by_pod.items():
+            told = frozenset(waits)
+            if self._told.get(uid, frozenset()) == told:
+                continue
+            self._told[uid] = told
+            if uid in self._waiting:
+                for happened in self._waiting[uid]:
+                    happened.set()
+            elif not any(cause is Cause.BUSY for _, cause, _ in waits):
+                self._changed(uid)
+
+    def _wake_at(self, when: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if when is not None:
+            self._timer = asyncio.get_running_loop().call_at(when, self._look)
+
+    # -- one operation -----------------------------------------------------------------------
+
+    def _start(self, operation: Operation) -> None:
+        log.debug("volume operation", extra={"call": operation.call, "why": operation.reason})
+        task = asyncio.get_running_loop().create_task(
+            self._run(operation), name=f"{operation.kind} {operation.unique_name}"
+        )
+        self._running[operation.key] = _Running(operation, task)
+
+    async def _run(self, operation: Operation) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        plugin = self._plugins[operation.plugin]
+        pod = self._pods.get(operation.pod_uid)
+        volume = self._actual.get(operation.unique_name)
+        alone = volume is None or not (volume.pods.keys() - {operation.pod_uid})
+        failed: OperationFailed | None = None
+        result: Done | Outcome
+        try:
+            attachment = None
+            if operation.spec is not None:
+                state = self._surroundings.attachment(operation.spec)
+                attachment = None if isinstance(state, Waits) else state
+            result = await self._carry_out(operation, plugin, pod, alone, attachment)
+        except OperationFailed as error:
+            failed, result = error, error.outcome
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # a plugin's mistake must not end all other volumes
+            log.exception("volume operation broke", extra={"call": operation.call})
+            why = f"{type(error).__name__}: {error}"
+            failed = OperationFailed(Outcome.UNCERTAIN, why, call=operation.call)
+            result = failed.outcome
+        finally:
+            self._running.pop(operation.key, None)
+        now = loop.time()
+        self._note(operation, plugin, result, now)
+        self._count(operation, failed, now)
+        self._listener.ended(operation, pod, now - begun, failed)
+        for happened in self._waiting.get(operation.pod_uid, ()):
+            happened.set()
+        if operation.kind is Kind.UNPUBLISH and operation.pod_uid not in self._waiting:
+            self._changed(operation.pod_uid)
+        self.look()
+
+    def _note(
+        self, operation: Operation, plugin: VolumePlugin, result: Done | Outcome, now: float
+    ) -> None:
+        left = Left(operation.mount, operation.staged)
+        if operation.spec is not None and operation.kind is Kind.STAGE:
+            left = Left(staged=plugin.staged(operation.spec))
+        elif operation.spec is not None:
+            left = Left(plugin.published(operation.spec, operation.pod_uid))
+        before = self._actual.get(operation.unique_name)
+        self._actual[operation.unique_name] = after(before, operation, result, left, now)
+
+    def _count(self, operation: Operation, failed: OperationFailed | None, now: float) -> None:
+        key = (operation.kind, operation.key)
+        before = self._failures.get(key)
+        for kind in Kind:  # another operation's success or failure starts its back-off over
+            self._failures.pop((kind, operation.key), None)
+            self._drivers.pop((kind, operation.key), None)
+        if failed is None:
+            return
+        count = before.count + 1 if before is not None else 1
+        wait = min(FIRST_BACKOFF_S * 2.0 ** min(count - 1, 20), LAST_BACKOFF_S)
+        call = failed.call or operation.call
+        self._failures[key] = Failure(failed.message, call, count, now + wait)
+        about = operation.spec or operation.mount or operation.staged
+        self._drivers[key] = about.driver if about is not None else ""
+
+    def _of_pod(self, uid: str) -> list[_Running]:
+        return [running for running in self._running.values() if running.operation.pod_uid == uid]
+
+    def _failure_of(self, uid: str) -> Failure | None:
+        for (kind, (_, of)), failure in self._failures.items():
+            if kind is Kind.UNPUBLISH and of == uid:
+                return failure
+        return None

@@ -1,0 +1,88 @@
+"""What there is of a volume after an operation on it ended. Pure.
+
+What may be there stays so until it is made or taken down for certain. The kubelet forgets it when a
+later try fails for good; but that the later try did nothing says nothing of the earlier one.
+Source: docs/reference/behaviour-storage.md, sg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operations.model import Kind, Operation, PodMount, Presence, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An operation succeeded."""
+
+    published: Published | None = None
+    size: int = 0
+    """Bytes that the volume has now; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Where an operation puts what it makes, successful or not."""
+
+    mount: PublishedOnDisk | None = None
+    staged: StagedOnDisk | None = None
+
+
+def after(
+    volume: Volume | None, operation: Operation, result: Done | Outcome, left: Left, now: float
+) -> Volume:
+    """The volume as it is, or may be, now. ``now``: of the event loop's clock."""
+    if volume is None:
+        volume = Volume(operation.unique_name, operation.plugin)
+    if operation.spec is not None:
+        volume = replace(volume, attachable=volume.attachable or operation.spec.attachable)
+    match operation.kind:
+        case Kind.STAGE:
+            return _after_stage(volume, result, left)
+        case Kind.UNSTAGE:
+            if isinstance(result, Done):
+                return replace(volume, device=Presence.ABSENT, staged=None, device_found=False)
+            return replace(volume, device=Presence.UNCERTAIN)
+        case Kind.UNPUBLISH:
+            return _after_unpublish(volume, operation, result)
+        case Kind.EXPAND:
+            size = result.size if isinstance(result, Done) else 0
+            return replace(volume, size=size or volume.size)
+        case Kind.PUBLISH | Kind.REPUBLISH:
+            return _after_publish(volume, operation, result, left, now)
+
+
+def _after_stage(volume: Volume, result: Done | Outcome, left: Left) -> Volume:
+    if isinstance(result, Done):
+        return replace(volume, device=Presence.THERE, staged=left.staged, device_found=False)
+    if result is Outcome.UNCERTAIN:
+        return replace(volume, device=Presence.UNCERTAIN, staged=left.staged)
+    return volume
+
+
+def _after_unpublish(volume: Volume, operation: Operation, result: Done | Outcome) -> Volume:
+    pods = dict(volume.pods)
+    mount = pods.pop(operation.pod_uid, None)
+    if not isinstance(result, Done) and mount is not None:
+        pods[operation.pod_uid] = replace(mount, state=Presence.UNCERTAIN)
+    held = volume.expansion_held and bool(pods)
+    return replace(volume, pods=pods, expansion_held=held)
+
+
+def _after_publish(
+    volume: Volume, operation: Operation, result: Done | Outcome, left: Left, now: float
+) -> Volume:
+    pods, uid = dict(volume.pods), operation.pod_uid
+    before = pods.get(uid)
+    if isinstance(result, Done):
+        assert left.mount is not None, "what is published has a place"
+        pods[uid] = PodMount(left.mount, Presence.THERE, False, result.published, now)
+        return replace(volume, pods=pods, size=result.size or volume.size)
+    if before is not None and before.state is Presence.THERE:
+        return volume  # a pod that runs keeps what it has; it is tried again later
+    if result is Outcome.UNCERTAIN and left.mount is not None:
+        found = before is not None and before.found
+        pods[uid] = PodMount(left.mount, Presence.UNCERTAIN, found)
+    return replace(volume, pods=pods)

@@ -1,0 +1,110 @@
+"""What people and metrics are told of volume operations.
+
+Source: docs/reference/behaviour-storage.md, sr, ss; docs/reference/metrics.csv:
+storage_operation_duration_seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from kubeletpy.events.reasons import Reason
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.model import Mode
+from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Presence, Volume
+from kubeletpy.volumes.plugin import OperationFailed, VolumePlugin
+
+log = logging.getLogger(__name__)
+
+_STEPS = {
+    Kind.STAGE: ("MountVolume.MountDevice", "MapVolume.SetUpDevice"),
+    Kind.PUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
+    Kind.REPUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
+    Kind.EXPAND: ("NodeExpandVolume", "NodeExpandVolume"),
+    Kind.UNPUBLISH: ("UnmountVolume.TearDown", "UnmapVolume.UnmapPodDevice"),
+    Kind.UNSTAGE: ("UnmountDevice", "UnmapDevice"),
+}
+"""The step that failed when the plugin names none: of file systems, of block devices."""
+
+
+class Telling:
+    """Events and metrics of operations."""
+
+    def __init__(
+        self, recorder: EventRecorder, metrics: VolumeMetrics, plugins: Sequence[VolumePlugin]
+    ) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._plugins = {plugin.name: plugin for plugin in plugins}
+        self._asked_at: dict[tuple[str, str], float] = {}
+        self._counts: dict[str, Counter[str]] = {DESIRED: Counter(), ACTUAL: Counter()}
+
+    def ended(
+        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
+    ) -> None:
+        """An operation ended."""
+        about = operation.spec or operation.mount or operation.staged
+        assert about is not None, "an operation is about something"
+        plugin = self._plugins[operation.plugin].metric_name(about)
+        self._metrics.done(operation.metric_name, plugin, seconds, ok=failed is None)
+        if failed is not None:
+            self._failed(operation, pod, about.mode is Mode.BLOCK, about.spec_name, failed)
+        elif operation.kind is Kind.PUBLISH:
+            asked = self._asked_at.get((operation.pod_uid, operation.unique_name))
+            if asked is not None:
+                now = asyncio.get_running_loop().time()
+                self._metrics.first_set_up(plugin, now - asked)
+
+    def owned(self, plugin: str, seconds: float, ok: bool) -> None:
+        """The files of a volume were given to a group."""
+        self._metrics.done(OWN, plugin, seconds, ok=ok)
+
+    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
+        """What is wanted and what is there has changed."""
+        now = asyncio.get_running_loop().time()
+        wanted: Counter[str] = Counter()
+        asked: dict[tuple[str, str], float] = {}
+        for demand in demands:
+            for spec in demand.specs:
+                wanted[spec.plugin] += 1
+                key = (demand.uid, spec.unique_name)
+                asked[key] = self._asked_at.get(key, now)
+        self._asked_at = asked
+        there = Counter(
+            volume.plugin
+            for volume in actual.values()
+            for mount in volume.pods.values()
+            if mount.state is Presence.THERE
+        )
+        for state, counts in ((DESIRED, wanted), (ACTUAL, there)):
+            before = self._counts[state]
+            by = {name: counts[name] - before[name] for name in counts | before}
+            self._metrics.moved(state, {name: number for name, number in by.items() if number})
+            self._counts[state] = counts
+
+    def _failed(
+        self,
+        operation: Operation,
+        pod: Pod | None,
+        block: bool,
+        spec_name: str,
+        failed: OperationFailed,
+    ) -> None:
+        step = failed.step or _STEPS[operation.kind][block]
+        message = f'{step} failed for volume "{spec_name}" : {failed.message}'
+        if pod is None:
+            log.warning("a volume operation failed", extra={"call": failed.call, "why": message})
+            return
+        match operation.kind:
+            case Kind.EXPAND:
+                reason = Reason.VOLUME_RESIZE_FAILED
+            case Kind.UNPUBLISH | Kind.UNSTAGE:
+                reason = Reason.FAILED_UNMOUNT
+            case _:
+                reason = Reason.FAILED_MAP_VOLUME if block else Reason.FAILED_MOUNT
+        self._recorder.event(pod_reference(pod), WARNING, reason, message)

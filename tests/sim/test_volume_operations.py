@@ -1,0 +1,246 @@
+"""Volume operations over time: drivers that fail, hang and come late, agents that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.operations.executor import VolumeOperations
+from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
+from kubeletpy.volumes.plugin import OperationFailed
+from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
+from tests.unit.volumes.claim_objects import pod, spec
+from tests.virtual_time import on_virtual_time
+
+VOLUMES = ("va", "vb")
+UIDS = ("u1", "u2", "u3")
+
+
+class Node:
+    """Operations of one life of an agent, its workers played."""
+
+    def __init__(self, disk: SimulatedDisk, seed: int) -> None:
+        self.disk = disk
+        self.plugin = SimulatedPlugin(disk, random.Random(seed))
+        self.woken: list[str] = []
+        self.failures: list[str] = []
+        self.operations = VolumeOperations(
+            [self.plugin],
+            self,
+            VolumeActs(Expander(None, None, None, "n")).carry_out,  # type: ignore[arg-type]
+            self,
+            changed=self.woken.append,
+        )
+
+    def dies_at_call(self, number: int) -> None:
+        """Have the agent killed in the middle of a call."""
+        calls = iter(range(1, number + 1))
+
+        def call() -> None:
+            self.plugin.dead = self.plugin.dead or next(calls) == number
+
+        self.plugin.on_call = call
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        return Attached()
+
+    def blocked(self, spec: VolumeSpec) -> Waits | None:
+        return None
+
+    def in_use(self) -> frozenset[str]:
+        return frozenset()
+
+    def ended(
+        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
+    ) -> None:
+        if failed is not None:
+            self.failures.append(failed.message)
+
+    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
+        pass
+
+    async def set_up(self, uid: str, *names: str) -> Mapping[str, Waits]:
+        """One sync of a pod; when all is there its containers run."""
+        specs = [volume(name) for name in names]
+        self.operations.demand(pod(uid), specs, {})
+        waits = await self.operations.settled(uid)
+        if not waits:
+            self.disk.running |= {(name, uid) for name in names}
+            assert self.disk.running <= self.disk.published
+        return waits
+
+    async def tear_down(self, uid: str) -> bool:
+        self.disk.running = {key for key in self.disk.running if key[1] != uid}
+        try:
+            await self.operations.end(uid)
+        except OperationFailed:
+            return False
+        return True
+
+
+def volume(name: str) -> VolumeSpec:
+    return spec(name, spec_name=name, pod_volume=name)
+
+
+async def started(disk: SimulatedDisk, seed: int = 1) -> Node:
+    node = Node(disk, seed)
+    await node.operations.take_over()
+    return node
+
+
+@on_virtual_time
+async def test_a_pod_gets_its_volume_and_leaves_nothing() -> None:
+    disk = SimulatedDisk()
+    node = await started(disk)
+    assert not await node.set_up("u1", "va")
+    assert disk.published == {("va", "u1")}
+    assert await node.tear_down("u1")
+    await asyncio.sleep(10)
+    assert not disk.published
+    assert not disk.staged
+    assert disk.calls == [
+        "NodeStageVolume va",
+        "NodePublishVolume va",
+        "NodeUnpublishVolume va",
+        "NodeUnstageVolume va",
+    ]
+    await node.operations.close()
+
+
+@on_virtual_time
+async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
+    disk = SimulatedDisk()
+    node = await started(disk)
+    node.plugin.hanging = {"va"}
+    begun = asyncio.get_running_loop().time()
+    waits = await node.set_up("u1", "va", "vb")
+    assert asyncio.get_running_loop().time() - begun <= 5.1
+    assert waits["va"].cause is Cause.BUSY
+    assert waits["va"].call == "NodeStageVolume of driver d"
+    assert "vb" not in waits
+    assert not await node.set_up("u2", "vb")
+    assert await node.tear_down("u2")
+    await node.operations.close()
+
+
+@on_virtual_time
+async def test_what_failed_is_tried_again_at_once_when_its_driver_comes() -> None:
+    disk = SimulatedDisk()
+    node = await started(disk)
+    node.plugin.faults = 1.0
+    for _ in range(8):
+        await node.set_up("u1", "va")
+        await asyncio.sleep(30)
+    waits = await node.set_up("u1", "va")
+    assert waits["va"].cause in (Cause.BACKOFF, Cause.BUSY)
+    assert len(disk.calls) < 20, "it backs off"
+    node.plugin.faults = 0.0
+    node.woken.clear()
+    node.plugin.tell("d")
+    await asyncio.sleep(4)
+    assert ("va", "u1") in disk.published
+    assert "u1" in node.woken
+    await node.operations.close()
+
+
+@on_virtual_time
+async def test_a_driver_that_is_not_there_is_waited_for_without_a_call() -> None:
+    disk = SimulatedDisk()
+    node = await started(disk)
+    node.plugin.registered = False
+    assert (await node.set_up("u1", "va"))["va"].cause is Cause.DRIVER_MISSING
+    await asyncio.sleep(600)
+    assert not disk.calls
+    node.plugin.registered = True
+    node.plugin.tell("d")
+    await asyncio.sleep(4)
+    assert "u1" in node.woken
+    assert ("va", "u1") in disk.published
+    await node.operations.close()
+
+
+@on_virtual_time
+async def test_a_claim_that_cannot_be_read_takes_nothing_from_a_running_pod() -> None:
+    disk = SimulatedDisk()
+    node = await started(disk)
+    assert not await node.set_up("u1", "va")
+    await node.operations.close()
+    node = await started(disk, 2)
+    node.operations.leftovers_judged = True
+    unread = Waits(Cause.UNREAD, "claim", "503")
+    node.operations.demand(pod("u1"), [], {"va": unread})
+    disk.staged.add("vb")  # of an agent before; it may be what the claim is of
+    await asyncio.sleep(3600)
+    assert ("va", "u1") in disk.published
+    assert disk.staged == {"va", "vb"}
+    assert not await node.set_up("u1", "va")
+    await node.operations.close()
+
+
+@on_virtual_time
+async def test_staged_leftovers_are_found() -> None:
+    disk = SimulatedDisk()
+    disk.staged.add("va")
+    node = await started(disk)
+    await asyncio.sleep(60)
+    assert disk.staged == {"va"}, "pods are not known yet"
+    node.operations.leftovers_judged = True
+    node.operations.look()
+    await asyncio.sleep(5)
+    assert not disk.staged
+    await node.operations.close()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_and_whenever_the_agent_is_killed(seed: int) -> None:
+    on_virtual_time(_whatever_happens)(seed)
+
+
+async def _whatever_happens(seed: int) -> None:
+    rng = random.Random(seed)
+    disk = SimulatedDisk()
+    living: dict[str, tuple[str, ...]] = {}
+    ended: set[str] = set()
+    for life in range(4):
+        node = await started(disk, seed * 10 + life)
+        node.plugin.faults = rng.choice((0.0, 0.3, 0.7))
+        node.dies_at_call(rng.randint(1, 12))
+        for _ in range(12):
+            if node.plugin.dead:
+                break
+            uid = rng.choice(UIDS)
+            if uid in ended:
+                continue
+            if uid in living and rng.random() < 0.3:
+                ended.add(uid)
+                del living[uid]
+                await node.tear_down(uid)
+            else:
+                names = living.setdefault(uid, tuple(rng.sample(VOLUMES, rng.randint(1, 2))))
+                await node.set_up(uid, *names)
+            await asyncio.sleep(rng.choice((0.0, 0.5, 20.0)))
+        await node.operations.close()
+        assert not disk.violations
+    node = await started(disk, seed)
+    node.operations.leftovers_judged = True
+    for uid, names in living.items():
+        assert not await node.set_up(uid, *names), "it comes to rest"
+    for uid in ended:
+        assert await node.tear_down(uid)
+    await asyncio.sleep(300)
+    assert disk.published == {(name, uid) for uid, names in living.items() for name in names}
+    for uid in living:
+        assert await node.tear_down(uid)
+    await asyncio.sleep(300)
+    assert not disk.published
+    assert not disk.staged
+    assert not disk.violations
+    await node.operations.close()
