@@ -3,8 +3,8 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit sim integration (all of them when none is
-# named), and mutation, which only runs when it is named.
+# Sections: lint types imports generated docs wheel unit contract sim integration (all of them when
+# none is named), and mutation, which only runs when it is named.
 # For example:
 #   ./test.sh unit
 #   ./test.sh integration -k address -x
@@ -16,7 +16,7 @@ set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs wheel unit sim integration)
+all=(lint types imports generated docs wheel unit contract sim integration)
 packages=(containerd runc containernetworking-plugins iptables iproute2 busybox-static
     docker-registry skopeo apache2-utils prometheus dbus)
 
@@ -103,6 +103,8 @@ run_section() {
         ;;
     wheel) python tools/check_wheels.py ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;
+    # against any other server by hand: ./test.sh contract --kubeconfig FILE
+    contract) tests tests/contract ;;
     sim)
         # for all test processes alike; a seed that fails is replayed with KUBELETPY_SIM_SEED
         : "${KUBELETPY_SIM_FRESH:=$((RANDOM * 32768 * 100 + RANDOM * 100 + 1000000))}"

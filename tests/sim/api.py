@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from kubeletpy.api.types import JSON
 from kubeletpy.host import x509
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
+from kubeletpy.kubeapi.http_calls import decode
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
     Call,
@@ -159,14 +160,13 @@ class SimKubeApi(KubeApi):
         plural = call.resource.plural
         if call.verb != "patch":
             what = f"{call.verb} {plural} {call.name}".rstrip()
-            return await self._call(what, lambda: self._answer(call))
+            return _received(await self._call(what, lambda: self._answer(call)))
         uid = call.name
         if isinstance(call.body, dict):
             uid = call.body.get("metadata", {}).get("uid", uid)
         with self._one_at_a_time(plural, uid, call.subresource):
-            return await self._call(
-                f"patch {plural}/{call.subresource} {call.name}", lambda: self._answer(call)
-            )
+            what = f"patch {plural}/{call.subresource} {call.name}"
+            return _received(await self._call(what, lambda: self._answer(call)))
 
     def _answer(self, call: Call) -> JSON:
         about = (self._caller, _key(call.resource))
@@ -255,11 +255,17 @@ class SimKubeApi(KubeApi):
                 self._step("answer", what)
                 if event.type == "ERROR":
                     raise from_status(0, event.object)
-                yield WatchEvent(event.type, event.object)
+                yield WatchEvent(event.type, _received(event.object))
             if not server.up:
                 raise Unavailable("watch: connection lost")
             if server.gone:
                 raise Gone("injected: too old resource version", code=410)
+
+
+def _received(obj: JSON) -> JSON:
+    """An object as the agent's client decodes it."""
+    decoded: JSON = decode(json.dumps(obj).encode())
+    return decoded
 
 
 def _sent(body: Any) -> Any:

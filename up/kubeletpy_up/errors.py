@@ -61,9 +61,10 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
-        if self.details:
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details or self.reason == "Invalid":  # which always has them, maybe empty
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -124,7 +125,8 @@ def _causes(causes: Sequence[Cause]) -> list[JSON]:
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> ApiError:
     """422: ``Pod "NAME" is invalid: FIELD: MESSAGE``, several causes in brackets."""
     reported = causes[:MAX_CAUSES]
-    lines = [f"{c.field}: {c.message}" if c.field else c.message for c in reported]
+    messages = (f"{c.field}: {c.message}" if c.field else c.message for c in reported)
+    lines = list(dict.fromkeys(messages))
     if len(causes) > len(reported):
         lines.append(f"and {len(causes) - len(reported)} more")
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
@@ -132,6 +134,18 @@ def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> A
     details["causes"] = _causes(causes)
     qualified = _qualified(kind, group)
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {text}', details)
+
+
+def invalid_options(kind: str, field: str, reason: str, message: str) -> ApiError:
+    """422: an option of a request, such as ``dryRun`` of ``CreateOptions``."""
+    return invalid(kind, "", [Cause(reason, field, message)], "meta.k8s.io")
+
+
+def invalid_patch(why: str) -> ApiError:
+    """422: a patch that gives no object of its kind. The object itself is not shown."""
+    text = f"Invalid value: {why}"
+    cause = {"reason": "FieldValueInvalid", "message": text, "field": "patch"}
+    return ApiError(422, "Invalid", f' "" is invalid: patch: {text}', {"causes": [cause]})
 
 
 def bad_request(message: str) -> ApiError:

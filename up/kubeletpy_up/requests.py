@@ -5,13 +5,16 @@ Must never read a request body's object: only its options.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubeletpy_up.errors import bad_request
+from kubeletpy_up.errors import bad_request, invalid_options
 from kubeletpy_up.resources import ResourceInfo
 
+_SHOWN = 60
+"""Characters of a wrong option that a refusal shows."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 NODE_USER_PREFIX = "system:node:"
@@ -75,6 +78,7 @@ class WriteOptions:
         field_validation: Strict, Warn or Ignore.
         force: of server-side apply: take over conflicting fields.
         subject: the subject of a certificate request, once somebody has read it.
+        is_patch: what is written comes from a patch.
         warnings: out: what to show to the client.
     """
 
@@ -83,6 +87,7 @@ class WriteOptions:
     field_validation: str = "Warn"
     force: bool = False
     subject: str | None = None
+    is_patch: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -96,30 +101,40 @@ class DeleteOptions:
     dry_run: bool = False
 
 
-def is_dry_run(values: object) -> bool:
-    """Read dryRun: absent or ["All"].
+def is_dry_run(values: object, options: str) -> bool:
+    """Read dryRun: absent or ["All"]; ``options`` is their kind, such as ``CreateOptions``.
 
     Raises:
-        ApiError: 400, another value.
+        ApiError: 422, another value.
     """
     if not values:
         return False
     if values not in (["All"], "All"):
-        raise bad_request('dryRun: Unsupported value: supported values: "All"')
+        shown = json.dumps([values] if isinstance(values, str) else values)[:_SHOWN]
+        text = f'Unsupported value: {shown}: supported values: "All"'
+        raise invalid_options(options, "dryRun", "FieldValueNotSupported", text)
     return True
 
 
 def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
     """Merge the options of a DELETE's body and query.
 
+    A body with options is all that counts, as on a real server.
+
     Raises:
-        ApiError: 400, something of the wrong type.
+        ApiError: 400, something of the wrong type; 422, an unknown policy.
     """
     given: dict[str, Any] = {}
     if body:
         if not isinstance(body, dict):
             raise bad_request("the body of a delete must be DeleteOptions")
-        given = body
+        given, query = body, {}
+        kind, version = given.get("kind") or "DeleteOptions", given.get("apiVersion") or "v1"
+        if kind != "DeleteOptions":
+            raise bad_request(
+                f'no kind "{kind}" is registered for version "{version}" in scheme '
+                '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+            )
     grace: object = given.get("gracePeriodSeconds")
     if "gracePeriodSeconds" in query:
         if not _NUMBER.fullmatch(query["gracePeriodSeconds"]):
@@ -134,10 +149,15 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
     if not isinstance(preconditions, dict):
         raise bad_request("preconditions: not an object")
     if policy not in ("", "Orphan", "Background", "Foreground"):
-        raise bad_request(f'propagationPolicy: Unsupported value: "{policy}"')
+        text = (
+            f'Unsupported value: "{policy}": supported values: "Foreground", "Background", '
+            '"Orphan", "nil"'
+        )
+        options = "DeleteOptions"
+        raise invalid_options(options, "propagationPolicy", "FieldValueNotSupported", text)
     return DeleteOptions(
         grace_period_seconds=grace,
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        dry_run=is_dry_run(query.get("dryRun") or given.get("dryRun")),
+        dry_run=is_dry_run(query.get("dryRun") or given.get("dryRun"), "DeleteOptions"),
     )

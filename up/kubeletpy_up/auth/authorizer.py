@@ -56,6 +56,8 @@ class Request:
     body: JSON | None = None
 
 
+NO_OPINION = ""
+"""Refused because nobody allowed it: there is no more to say."""
 _READ = ("get", "list", "watch")
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _REVIEWS = (
@@ -69,6 +71,12 @@ _SELF_REVIEWS = (
 )
 
 
+class AdmissionRefusal(str):
+    """A refusal in the words of NodeRestriction, which stands behind the authorizer."""
+
+    __slots__ = ()
+
+
 def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool) -> str | None:
     """None if the caller may, else why not."""
     if caller.is_admin or request.resource in _SELF_REVIEWS:
@@ -77,26 +85,29 @@ def authorize(caller: Caller, request: Request, lookup: Lookup, *, strict: bool)
         return authorize_node(caller, request, lookup) if strict else None
     if caller.is_joining and request.resource == _REQUESTS:
         return _RULES[_REQUESTS](caller.user, request, lookup)
-    return "only administrators and nodes have permissions here (there is no RBAC)"
+    return NO_OPINION
 
 
 def authorize_node(caller: Caller, request: Request, lookup: Lookup) -> str | None:
     """The Node authorizer: None if the node may, else why not."""
     rule = _RULES.get(request.resource)
     if rule is None:
-        return f"node '{caller.node_name}' has no permissions for this resource"
+        return NO_OPINION
     return rule(caller.node_name, request, lookup)
 
 
 def _nodes(node: str, request: Request, _: Lookup) -> str | None:
     if request.subresource not in ("", "status"):
-        return f"node '{node}' has no permissions for this subresource"
+        return NO_OPINION
     if request.verb == "create" and not request.subresource:
         return None
     allowed = ("get", "update", "patch") if request.subresource else (*_READ, "update", "patch")
     if request.verb not in allowed:
-        return f"node '{node}' cannot {request.verb} nodes"
-    return None if request.name == node else f"node '{node}' cannot {request.verb} other nodes"
+        return NO_OPINION
+    if request.name == node or request.verb in ("update", "patch"):
+        return None  # of others' changes NodeRestriction speaks
+    whose = f"'{request.name}'" if request.name else "all nodes"
+    return f"node '{node}' cannot read {whose}, only its own Node object"
 
 
 def _pods(node: str, request: Request, lookup: Lookup) -> str | None:
@@ -104,7 +115,7 @@ def _pods(node: str, request: Request, lookup: Lookup) -> str | None:
     if verb in ("list", "watch"):
         if subresource == "" and request.node_selector == node:
             return None
-        return f"can only list/watch pods with spec.nodeName field selector of '{node}'"
+        return "can only list/watch pods with spec.nodeName field selector"
     if verb == "create" and subresource == "":
         return None
     if verb == "create" and subresource == "eviction":
@@ -117,7 +128,7 @@ def _pods(node: str, request: Request, lookup: Lookup) -> str | None:
         return _need_own_pod(node, request, lookup)
     if verb == "delete" and subresource == "":
         return _need_own_pod(node, request, lookup)
-    return f"node '{node}' cannot {verb} pods{'/' if subresource else ''}{subresource}"
+    return NO_OPINION
 
 
 def _own_pod(node: str, request: Request, lookup: Lookup) -> bool:
@@ -129,7 +140,11 @@ def _need_own_pod(node: str, request: Request, lookup: Lookup) -> str | None:
     pod = lookup.find("pods", request.namespace, request.name)
     if pod is None or _own_pod(node, request, lookup):
         return None
-    return f"node '{node}' can only {request.verb} pods with spec.nodeName set to itself"
+    words = {
+        "create": f"node {node} can only evict pods",
+        "delete": f'node "{node}" can only delete pods',
+    }.get(request.verb, f'node "{node}" can only update pod status for pods')
+    return AdmissionRefusal(f"{words} with spec.nodeName set to itself")
 
 
 def _related(
@@ -148,7 +163,7 @@ def _referenced(
 ) -> Callable[[str, Request, Lookup], str | None]:
     def rule(node: str, request: Request, lookup: Lookup) -> str | None:
         if request.subresource or request.verb not in verbs:
-            return f"can only read resources of this type by name: node '{node}'"
+            return "can only read resources of this type"
         if not request.name:
             return "No Object name found"
         if _related(node, request, lookup, names):
@@ -178,17 +193,20 @@ def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
         return f"node '{node}' can only get serviceaccounts and create tokens of them"
     reference = _inside(request.body, "spec", "boundObjectRef")
     if reference.get("kind") != "Pod" or not reference.get("name"):
-        return f'node "{node}" can only create tokens bound to a pod'
+        return AdmissionRefusal("node requested token not bound to a pod")
     if not reference.get("uid"):
-        return f'node "{node}" requested a token with a pod binding without a uid'
+        return AdmissionRefusal("node requested token with a pod binding without a uid")
     pod = lookup.find("pods", request.namespace, str(reference["name"]))
     if pod is None:
-        return f'no such pod "{reference["name"]}"'
+        return AdmissionRefusal(f'pod "{reference["name"]}" not found')
     if pod["metadata"]["uid"] != reference["uid"]:
-        return f"the UID in the bound object reference ({reference['uid']}) does not match"
+        return AdmissionRefusal(
+            f"the UID in the bound object reference ({reference['uid']}) does not match the UID in "
+            "record. The object might have been deleted and then recreated"
+        )
     spec: JSON = pod.get("spec") or {}
     if spec.get("nodeName") != node:
-        return f'node "{node}" requested a token bound to a pod scheduled on a different node'
+        return AdmissionRefusal("node requested token bound to a pod scheduled on a different node")
     if spec.get("serviceAccountName") != request.name:
         return f"no relationship found between node '{node}' and this object"
     return None
@@ -202,13 +220,18 @@ _own_accounts = _referenced(
 
 def _leases(node: str, request: Request, _: Lookup) -> str | None:
     if request.verb not in ("get", "create", "update", "patch", "delete"):
-        return f"node '{node}' can only get, create, update, patch, or delete a node lease"
+        return "can only get, create, update, patch, or delete a node lease"
     if request.namespace != LEASE_NAMESPACE:
         return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
-    body_name = _inside(request.body, "metadata").get("name")
-    if (request.name or body_name) != node:
-        return "can only access node lease with the same name as the requesting node"
+    if (request.name or named_in(request.body)) != node:
+        words = "can only access node lease with the same name as the requesting node"
+        return AdmissionRefusal(words) if request.verb == "create" else words
     return None
+
+
+def named_in(body: object) -> str:
+    """The name of an object that a client sent; empty if it has none."""
+    return str(_inside(body, "metadata").get("name") or "")
 
 
 def _inside(body: object, *path: str) -> JSON:
@@ -222,7 +245,7 @@ def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
     def rule(node: str, request: Request, _: Lookup) -> str | None:
         if request.verb in verbs and not request.subresource:
             return None
-        return f"node '{node}' can only {', '.join(verbs)} these"
+        return NO_OPINION
 
     return rule
 
@@ -230,8 +253,7 @@ def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
 def _csi_nodes(node: str, request: Request, _: Lookup) -> str | None:
     if request.verb not in ("get", "create", "update", "patch", "delete"):
         return f"node '{node}' can only get, create, update, patch, or delete a CSINode"
-    body_name = _inside(request.body, "metadata").get("name")
-    if (request.name or body_name) != node:
+    if (request.name or named_in(request.body)) != node:
         return "can only access CSINode with the same name as the requesting node"
     return None
 

@@ -40,11 +40,16 @@ def check_node(node_name: str, new: JSON, old: JSON | None) -> str | None:
     forbidden = sorted(key for key in _changed(new, old, "labels") if not _label_allowed(key))
     if forbidden:
         return (
-            f'node "{node_name}" is not allowed to modify labels: {", ".join(forbidden)}'
+            f"is not allowed to modify labels: {', '.join(forbidden)}"
             if old
             else f'node "{node_name}" is not allowed to set the following labels: '
             + ", ".join(forbidden)
         )
+    before = old and (old.get("spec") or {}).get("configSource")
+    source = (new.get("spec") or {}).get("configSource")
+    if source and source != before:
+        what = "configSource to a new non-nil configSource"
+        return f'node "{node_name}" is not allowed to update {what}'
     if old is not None:
         after = (new.get("spec") or {}).get("taints") or []
         if after != ((old.get("spec") or {}).get("taints") or []):
@@ -95,9 +100,7 @@ def check_pod_create(node_name: str, pod: JSON, node: JSON | None) -> str | None
         return f'node "{node_name}" can only create pods with spec.nodeName set to itself'
     owners = meta.get("ownerReferences") or []
     if len(owners) != 1:
-        return (
-            f'node "{node_name}" can only create pods with a single owner reference set to itself'
-        )
+        return f'node "{node_name}" can only create pods with an owner reference set to itself'
     owner = owners[0]
     if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node_name):
         return f'node "{node_name}" can only create pods with an owner reference set to itself'
@@ -109,16 +112,19 @@ def check_pod_create(node_name: str, pod: JSON, node: JSON | None) -> str | None
     if owner.get("blockOwnerDeletion"):
         return f'node "{node_name}" must not set blockOwnerDeletion on an owner reference'
     if node is None or owner.get("uid") != node["metadata"]["uid"]:
-        return f'node "{node_name}" UID mismatch: an owner reference must name the current Node'
+        found = node["metadata"]["uid"] if node else ""
+        return f"node {node_name} UID mismatch: expected {owner.get('uid')} got {found}"
     referenced = _references(spec)
     if referenced:
+        if referenced in ("service accounts", "secrets"):
+            return f"a mirror pod may not reference {referenced}"
         return f'node "{node_name}" can not create pods that reference {referenced}'
     return None
 
 
 def _references(spec: JSON) -> str:
     if spec.get("serviceAccountName"):
-        return "a service account"
+        return "service accounts"
     if any(True for _ in secret_names(spec)):
         return "secrets"
     if any(True for _ in config_map_names(spec)):

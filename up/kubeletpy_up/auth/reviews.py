@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.auth.authorizer import Request
+from kubeletpy_up.errors import Cause, bad_request, invalid
 from kubeletpy_up.requests import Caller
 
+_GROUP = "authorization.k8s.io"
 Authenticate = Callable[[str, tuple[str, ...]], tuple[Caller, JSON] | None]
 Authorize = Callable[[Caller, Request], str | None]
 
@@ -22,19 +24,29 @@ def _user_info(caller: Caller) -> JSON:
     return info
 
 
-def token_review(review: JSON, authenticate: Authenticate) -> JSON:
-    """Answer a TokenReview."""
+def token_review(review: JSON, authenticate: Authenticate, own_audience: str) -> JSON:
+    """Answer a TokenReview; ``own_audience`` is the API's own."""
     spec: JSON = review.get("spec") or {}
+    if not spec.get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
     audiences = tuple(spec.get("audiences") or ())
     found = authenticate(str(spec.get("token") or ""), audiences)
-    status: JSON = {"authenticated": False, "user": {}, "error": "invalid bearer token"}
+    status: JSON = {"user": {}, "error": "invalid bearer token"}
     if found is not None:
         status = {"authenticated": True, "user": _user_info(found[0])}
         if audiences:
             valid = found[1].get("aud", audiences)
             status["audiences"] = [audience for audience in audiences if audience in valid]
+        else:
+            status["audiences"] = [own_audience]
     kept = {"audiences": spec["audiences"]} if audiences else {}
-    return {**review, "spec": kept, "status": status}
+    return _answer(review, spec=kept, status=status)
+
+
+def _answer(review: JSON, **parts: JSON) -> JSON:
+    """A review is nobody's object: it has metadata only if it came with some."""
+    kept = {key: value for key, value in review.items() if key != "metadata" or value}
+    return {**kept, **parts}
 
 
 def self_subject_review(review: JSON, caller: Caller) -> JSON:
@@ -45,6 +57,17 @@ def self_subject_review(review: JSON, caller: Caller) -> JSON:
 def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
     """Answer a (Self|Local)SubjectAccessReview; ``caller`` is used where the spec has no user."""
     spec: JSON = review.get("spec") or {}
+    if str(review.get("kind", "")).startswith("Self"):
+        spec = {key: value for key, value in spec.items() if key not in ("user", "groups")}
+    elif not spec.get("user") and not spec.get("groups"):
+        text = 'Invalid value: "": at least one of user or group must be specified'
+        raise invalid("", "", [Cause("FieldValueInvalid", "spec.user", text)], _GROUP)
+    if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
+        text = (
+            "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must "
+            "be specified"
+        )
+        raise invalid("", "", [Cause("FieldValueInvalid", "spec.resourceAttributes", text)], _GROUP)
     subject = caller
     if spec.get("user") or spec.get("groups"):
         subject = Caller(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
@@ -56,7 +79,7 @@ def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
     status: JSON = {"allowed": refused is None}
     if refused:
         status["reason"] = refused
-    return {**review, "status": status}
+    return _answer(review, status=status)
 
 
 def _request(wanted: JSON) -> Request:

@@ -133,6 +133,7 @@ def create_token(
         "metadata": {
             "name": name,
             "namespace": namespace,
+            "uid": meta["uid"],
             "creationTimestamp": format_time(now),
         },
         "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},

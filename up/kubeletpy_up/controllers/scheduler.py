@@ -133,6 +133,7 @@ class Scheduler:
             "status": "False",
             "reason": "Unschedulable",
             "message": placement.message,
+            "observedGeneration": about.get("generation") or 0,
         }
         now = self._registry.clock.now()
         changed = pod_rules.set_condition(pod, condition, now)

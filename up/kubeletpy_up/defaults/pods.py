@@ -22,19 +22,27 @@ _TOLERATION_SECONDS = 300
 _MIRROR = "kubernetes.io/config.mirror"  # a node's own pod: it has no service account
 
 
-def apply_defaults(resource: ResourceInfo, obj: JSON) -> JSON:
-    """The object with every default of its kind filled in (decoded objects only)."""
+def apply_defaults(resource: ResourceInfo, obj: JSON, *, creating: bool = True) -> JSON:
+    """The object with every default of its kind filled in (decoded objects only).
+
+    Args:
+        creating: the object is new; one that is replaced gets no service account by default.
+    """
     if (resource.group, resource.plural) == ("", "pods"):
-        return pod(obj)
+        return pod(obj, creating=creating)
     return object_defaults.apply(resource, obj)
 
 
-def pod(obj: JSON) -> JSON:
+def pod(obj: JSON, *, creating: bool = True) -> JSON:
     """A pod with its defaults; the QoS class is left to admission."""
     spec = pod_spec(obj.get("spec") or {})
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if _MIRROR not in ((obj.get("metadata") or {}).get("annotations") or {}):
-        account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
+        account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+        account = account or ("default" if creating else None)
+        if account:
+            spec["serviceAccountName"] = spec["serviceAccount"] = account
     filled = dict(obj, spec=spec)
     if not (obj.get("status") or {}).get("phase"):
         filled["status"] = {**(obj.get("status") or {}), "phase": "Pending"}

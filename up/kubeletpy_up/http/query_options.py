@@ -16,6 +16,7 @@ from kubeletpy_up.registry.writing import APPLY
 from kubeletpy_up.requests import WriteOptions, is_dry_run
 
 _TRUE = frozenset({"true", "1", "True", ""})
+_OPTIONS = {"PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
 
 
@@ -73,19 +74,25 @@ def of_watch(query: Mapping[str, str], name: str) -> ListOptions:
 
 
 def of_write(request: web.Request) -> WriteOptions:
-    """How to create or change. Raises ApiError 400."""
+    """How to create or change. Raises ApiError 422."""
     query = request.query
+    options = _OPTIONS.get(request.method, "CreateOptions")
     validation = query.get("fieldValidation", "")
     if validation not in _VALIDATIONS:
-        raise errors.bad_request(
-            f'fieldValidation: Unsupported value: "{validation[:40]}": supported values: '
-            '"Ignore", "Strict", "Warn"'
+        text = (
+            f'Unsupported value: "{validation[:40]}": supported values: "", "Ignore", "Strict", '
+            '"Warn"'
         )
+        raise errors.invalid_options(options, "fieldValidation", "FieldValueNotSupported", text)
     agent = request.headers.get("User-Agent", "").partition("/")[0]
     is_apply = bodies.media_type(request.headers.get("Content-Type", "")) == APPLY
+    if request.method == "PATCH" and "force" in query and not is_apply:
+        text = "Forbidden: may not be specified for non-apply patch"
+        raise errors.invalid_options(options, "force", "FieldValueForbidden", text)
     return WriteOptions(
-        dry_run=is_dry_run(query.get("dryRun")),
+        dry_run=is_dry_run(query.get("dryRun"), options),
         field_manager=query.get("fieldManager", "") or ("" if is_apply else agent),
         field_validation=validation or "Warn",
         force=query.get("force", "false") in _TRUE,
+        is_patch=request.method == "PATCH" and not is_apply,
     )

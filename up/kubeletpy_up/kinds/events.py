@@ -22,7 +22,11 @@ _TO_CORE = {new: core for core, new in _TO_NEW.items()}
 
 def to_new(event: JSON) -> JSON:
     """A core/v1 event as events.k8s.io/v1."""
-    renamed = {_TO_NEW.get(key, key): value for key, value in event.items()}
+    renamed = {
+        _TO_NEW.get(key, key): value
+        for key, value in event.items()
+        if value or key not in ("reportingComponent", "reportingInstance")
+    }
     return {**renamed, "kind": "Event", "apiVersion": "events.k8s.io/v1"}
 
 
@@ -30,6 +34,22 @@ def to_core(event: JSON) -> JSON:
     """An events.k8s.io/v1 event as core/v1."""
     renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
     return {**renamed, "kind": "Event", "apiVersion": "v1"}
+
+
+def check_new(event: JSON) -> list[Cause]:
+    """What events.k8s.io/v1 asks of a new event, of one in the core/v1 form."""
+    needed = {
+        "eventTime": "eventTime",
+        "reportingController": "reportingComponent",
+        "reportingInstance": "reportingInstance",
+        "action": "action",
+        "reason": "reason",
+    }
+    return [
+        Cause("FieldValueRequired", name, "Required value")
+        for name, key in needed.items()
+        if not event.get(key)
+    ]
 
 
 def check(event: JSON) -> list[Cause]:

@@ -88,6 +88,44 @@ def new_metadata(
     return {**obj, "metadata": meta}
 
 
+def check_delete_preconditions(
+    info: ResourceInfo, name: str, old: JSON, uid: str, resource_version: str
+) -> None:
+    """Refuse a deletion meant for another object of that name, or for an older version.
+
+    Raises:
+        ApiError: 409 Conflict.
+    """
+    meta = old["metadata"]
+    if uid and uid != meta["uid"]:
+        why = (
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({meta['uid']}). The object might have been deleted and then recreated"
+        )
+        raise conflict(info.kind, name, why, info.group)
+    if resource_version and resource_version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({resource_version}) does not match the "
+            f"ResourceVersion in record ({meta['resourceVersion']}). The object might have been "
+            "modified"
+        )
+        raise conflict(info.kind, name, why, info.group)
+
+
+def check_patched(info: ResourceInfo, new: JSON, old: JSON) -> None:
+    """Refuse a patch of what identifies an object or says that it is deleted.
+
+    Raises:
+        ApiError: 422.
+    """
+    given, known = new.get("metadata") or {}, old["metadata"]
+    for key in ("uid", "deletionTimestamp"):
+        if given.get(key) and given[key] != known.get(key):
+            text = f'Invalid value: "{given[key]}": field is immutable'
+            cause = Cause("FieldValueInvalid", f"metadata.{key}", text)
+            raise invalid(info.kind, known["name"], [cause], info.group)
+
+
 def check_preconditions(
     info: ResourceInfo, name: str, old: JSON, uid: str, resource_version: str
 ) -> None:

@@ -78,11 +78,20 @@ def _priority(pod: JSON, find: Find) -> JSON:
     spec = dict(pod["spec"])
     name = spec.get("priorityClassName")
     if not name:
-        given = {"priority": spec.get("priority") or 0} if is_mirror(pod) else {"priority": 0}
+        asked = spec.get("priority") or 0
+        if asked and not is_mirror(pod):
+            why = (
+                f"the integer value of priority ({asked}) must not be provided in pod spec; "
+                "priority admission controller computed 0 from the given PriorityClass name"
+            )
+            raise forbidden("pods", pod["metadata"]["name"], why)
+        given = {"priority": asked}
         return {**pod, "spec": {"preemptionPolicy": "PreemptLowerPriority", **spec, **given}}
     found = find(_PRIORITY_CLASSES, "", name)
     if found is None:
-        raise forbidden("pods", pod["metadata"]["name"], f"no PriorityClass with name {name}")
+        raise forbidden(
+            "pods", pod["metadata"]["name"], f"no PriorityClass with name {name} was found"
+        )
     spec["priority"] = found.get("value") or 0
     spec["preemptionPolicy"] = found.get("preemptionPolicy") or "PreemptLowerPriority"
     return {**pod, "spec": spec}
@@ -91,6 +100,11 @@ def _priority(pod: JSON, find: Find) -> JSON:
 def _runtime_class(pod: JSON, find: Find) -> JSON:
     name = pod["spec"].get("runtimeClassName")
     if not name:
+        if pod["spec"].get("overhead"):
+            why = (
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            )
+            raise forbidden("pods", pod["metadata"]["name"], why)
         return pod
     found = find(_RUNTIME_CLASSES, "", name)
     if found is None:
@@ -112,7 +126,7 @@ def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
     """A copy of the pod with one status condition set; its transition time kept if it stays."""
     status: JSON = pod.get("status") or {}
     conditions = list(status.get("conditions") or [])
-    changed = {"lastTransitionTime": format_time(now), **condition}
+    changed = {"lastProbeTime": None, "lastTransitionTime": format_time(now), **condition}
     for index, existing in enumerate(conditions):
         if existing["type"] == condition["type"]:
             if existing["status"] == condition["status"]:
@@ -122,6 +136,28 @@ def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
     else:
         conditions.append(changed)
     return {**pod, "status": {**status, "conditions": conditions}}
+
+
+def with_kept_status(status: JSON, old: JSON) -> JSON:
+    """A status that is written, with what one that leaves it out does not take away."""
+    known = old.get("status") or {}
+    kept = {key: known[key] for key in ("qosClass", "observedGeneration") if known.get(key)}
+    return {**kept, **{key: value for key, value in status.items() if value or key not in kept}}
+
+
+def disrupted(pod: JSON, now: float) -> JSON:
+    """A copy of a pod that is evicted, saying so; the same pod if nobody waits for its end."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    ended = status.get("phase") in ("Succeeded", "Failed")
+    if pod["metadata"].get("deletionTimestamp") or ended or not spec.get("nodeName"):
+        return pod
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    return set_condition(pod, condition, now)
 
 
 def bind(pod: JSON, binding: JSON, now: float) -> JSON:

@@ -100,6 +100,8 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
     """
     if subresource == "status":
         taken = {key: new[key] for key in ("status",) if key in new}
+        if info.plural == "pods":
+            taken = {"status": pods.with_kept_status(new.get("status") or {}, old)}
         kept = {key: value for key, value in old.items() if key != "status"}
         return {**kept, **taken, "metadata": new["metadata"]}
     if subresource == "ephemeralcontainers":
@@ -174,4 +176,4 @@ def need_version(info: ResourceInfo, obj: JSON) -> None:
             "metadata.resourceVersion",
             "Invalid value: 0: must be specified for an update",
         )
-        raise invalid(info.kind, meta.get("name", ""), [cause], info.group)
+        raise invalid(info.plural, meta.get("name", ""), [cause], info.group)

@@ -11,6 +11,7 @@ from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import ApiError, bad_request
+from kubeletpy_up.schema.json_types import json_type
 
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED = 3 << 20
@@ -38,7 +39,10 @@ def json_patch(original: JSON, operations: Any) -> JSON:
             much, 422 for one that does not fit the object.
     """
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch must be a list of operations")
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {json_type(operations)} into Go value "
+            "of type []handlers.jsonPatchOp"
+        )
     if len(operations) > _MAX_OPERATIONS:
         raise ApiError(
             413,
@@ -104,7 +108,7 @@ def _apply(document: Any, operation: JSON) -> Any:
     if op == "move":
         value = _source(document, operation)
         return _add(_remove(document, _pointer(operation["from"])), path, value)
-    raise bad_request(f"unknown JSON patch operation {op!r}")
+    raise _rejected()
 
 
 def _pointer(text: str) -> list[str]:

@@ -123,6 +123,8 @@ def _merge_list(field: JSON, original: list[Any], patch: list[Any], order: list[
             merged[index] = update
         else:
             merged[index] = _merge_map(item_schema, merged[index], update)
+    if order is None and not replaced:
+        order = [item[merge_key] for item in updates]
     return merged if order is None else _ordered(merged, original, order, merge_key)
 
 

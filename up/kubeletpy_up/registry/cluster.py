@@ -13,7 +13,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import bootstrap_tokens, tokens
-from kubeletpy_up.auth.authorizer import Request, authorize
+from kubeletpy_up.auth.authorizer import AdmissionRefusal, Request, authorize, named_in
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.requests import Caller
 from kubeletpy_up.resources import ResourceInfo, find
@@ -94,15 +94,15 @@ class Cluster:
         refused = authorize(caller, request, self, strict=self.strict)
         if refused is None:
             return
+        name = request.name or named_in(request.body)
+        if isinstance(refused, AdmissionRefusal):
+            raise errors.forbidden(info.plural, name, refused, info.group)
         resource = info.plural + (f"/{request.subresource}" if request.subresource else "")
-        where = (
-            f' in the namespace "{request.namespace}"'
-            if request.namespace
-            else " at the cluster scope"
-        )
+        namespace = request.namespace or (name if info.plural == "namespaces" else "")
+        where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
         why = (
             f'User "{caller.user}" cannot {request.verb} resource "{resource}" in API group '
-            f'"{info.group}"{where}: {refused}'
+            f'"{info.group}"{where}{f": {refused}" if refused else ""}'
         )
         raise errors.forbidden(info.plural, request.name, why, info.group)
 

@@ -51,7 +51,7 @@ def decide(resource: str, obj: JSON, options: DeleteOptions, now: float) -> Deci
         return _again(obj, options, grace)
     if grace == 0:
         if not meta.get("finalizers"):
-            return Decision(True, obj)
+            return Decision(True, _marked(obj, now, 0) if resource == "pods" else obj)
         marked = _marked(obj, now, 0)
         return Decision(False, marked)
     return Decision(False, _marked(obj, now + min(grace, _MAX_AHEAD), grace))
@@ -74,7 +74,7 @@ def _again(obj: JSON, options: DeleteOptions, grace: int) -> Decision:
     if unasked or grace >= current > 0:
         return Decision(False, obj)
     if grace == 0 and not meta.get("finalizers"):
-        return Decision(True, obj)
+        return Decision(True, with_metadata(obj, deletionGracePeriodSeconds=0))
     if current <= grace:
         return Decision(False, obj)
     due = parse_time(meta["deletionTimestamp"]) - min(current, _MAX_AHEAD) + min(grace, _MAX_AHEAD)

@@ -39,7 +39,7 @@ class Remover:
             ApiError: 403, 404, 409.
         """
         old = self._host.stored(info, namespace, name)
-        meta.check_preconditions(info, name, old, options.uid, options.resource_version)
+        meta.check_delete_preconditions(info, name, old, options.uid, options.resource_version)
         if info.plural == "namespaces" and name in namespaces.IMMORTAL:
             raise errors.forbidden("namespaces", name, "this namespace may not be deleted")
         now = self._host.clock.now()

@@ -6,13 +6,14 @@ Authorization has happened.
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Protocol
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.auth import reviews, tokens
 from kubeletpy_up.auth.authorizer import Lookup, Request, authorize
-from kubeletpy_up.kinds import pods
+from kubeletpy_up.kinds import meta, pods
 from kubeletpy_up.registry.removal import Remover
 from kubeletpy_up.registry.writing import Host as WritingHost
 from kubeletpy_up.registry.writing import Writer
@@ -20,6 +21,7 @@ from kubeletpy_up.requests import Caller, Target, WriteOptions, read_delete_opti
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.schema import decode as schema
 
+_DONE: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fields
 
 
@@ -80,7 +82,7 @@ class Subresources:
                 identifier=identifier,
             )
         if kind == "TokenReview":
-            return reviews.token_review(decoded, self._host.authenticate_token)
+            return reviews.token_review(decoded, self._host.authenticate_token, tokens.ISSUER)
         if kind == "SelfSubjectReview":
             return reviews.self_subject_review(decoded, target.caller)
         if kind.endswith("SubjectAccessReview"):
@@ -104,12 +106,23 @@ class Subresources:
         if not options.dry_run:
             # The binding is not a change of the spec by a user: the generation stays.
             host.store.put("pods", namespace, name, bound)
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return {**_DONE, "code": 201}
 
     def _evict(
         self, info: ResourceInfo, eviction: JSON, namespace: str, name: str, options: WriteOptions
     ) -> JSON:
-        query = {"dryRun": "All"} if options.dry_run else {}
-        wanted = read_delete_options(eviction.get("deleteOptions"), query)
+        if (eviction.get("metadata") or {}).get("name") not in ("", None, name):
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        given = eviction.get("deleteOptions") or {}
+        if options.dry_run:
+            given = {**given, "dryRun": ["All"]}
+        wanted = read_delete_options(given, {})
+        host = self._host
+        pod = host.stored(info, namespace, name)
+        disrupted = pods.disrupted(pod, host.clock.now())
+        if not options.dry_run and disrupted is not pod:
+            meta.check_delete_preconditions(info, name, pod, wanted.uid, wanted.resource_version)
+            host.store.put("pods", namespace, name, disrupted)
+            wanted = replace(wanted, resource_version="")
         self._remover.delete(info, name, namespace, wanted)
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return {**_DONE, "code": 201}

@@ -24,6 +24,7 @@ from kubeletpy_up.resources import ResourceInfo, find
 from kubeletpy_up.schema import decode as schema
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.bounds import check_values
+from kubeletpy_up.schema.json_types import json_type
 from kubeletpy_up.storage.store import Store
 from kubeletpy_up.validation import objects as pod_validation
 
@@ -82,6 +83,9 @@ class Writer:
         meta.check_namespace(info, decoded, namespace)
         self._check_namespace(info, decoded, namespace)
         seen_as, (info, decoded) = info, stored_form(info, decoded)
+        if seen_as is not info and (causes := events.check_new(decoded)):
+            name = (decoded.get("metadata") or {}).get("name") or ""
+            raise errors.invalid(info.kind, name, causes)
         for attempt in range(_GENERATE_ATTEMPTS):
             made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
@@ -153,13 +157,12 @@ class Writer:
             )
             refusal = errors.forbidden(info.plural, name, why, info.group)
             message = f"namespace {namespace} is being terminated"
-            refusal.details["causes"] = [
-                {
-                    "reason": "NamespaceTerminating",
-                    "message": message,
-                    "field": "metadata.namespace",
-                }
-            ]
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": message,
+                "field": "metadata.namespace",
+            }
+            refusal.details["causes"] = [cause]
             raise refusal
 
     def update(self, target: Target, obj: Any, options: WriteOptions) -> JSON:
@@ -194,14 +197,21 @@ class Writer:
         if patch_type == JSON_PATCH:
             patched = patch_json.json_patch(shown, patch)
         elif not isinstance(patch, dict):
-            raise errors.bad_request("the patch must be an object")
+            begin = "" if patch_type == STRATEGIC else "error decoding patch: "
+            raise errors.bad_request(
+                f"{begin}json: cannot unmarshal {json_type(patch)} into Go value of type "
+                "map[string]interface {}"
+            )
         elif patch_type == MERGE:
             patched = patch_json.merge_patch(shown, patch)
         else:
             kind = definitions.definition_name(info.group, info.version, info.kind)
             patched = patch_strategic.strategic_merge(kind, shown, patch)
         check_values(patched)
-        decoded, warnings = schema.decode(info, patched, options.field_validation)
+        try:
+            decoded, warnings = schema.decode(info, patched, options.field_validation)
+        except errors.ApiError as refusal:
+            raise errors.invalid_patch(refusal.message) from None
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)
         meta.check_name(decoded, name)
@@ -212,11 +222,9 @@ class Writer:
 
         info, namespace, name = target.info, target.namespace, target.name
         if not options.field_manager:
-            raise errors.bad_request(
-                "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required "
-                "for apply patch"
-            )
-        decoded, warnings = schema.decode(info, applied, options.field_validation)
+            text = "Required value: is required for apply patch"
+            raise errors.invalid_options("PatchOptions", "fieldManager", "FieldValueRequired", text)
+        decoded, warnings = schema.decode(info, applied, options.field_validation, whole=False)
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)
         meta.check_name(decoded, name)
@@ -236,6 +244,7 @@ class Writer:
         quiet = WriteOptions(dry_run=options.dry_run, field_validation="Ignore")
         if old is None:
             return self.create(target.caller, info, merged, namespace, quiet)
+        merged, _ = schema.decode(info, merged, "Ignore")
         return self._replace(target, merged, old, quiet)
 
     def _replace(self, target: Target, decoded: JSON, old: JSON, options: WriteOptions) -> JSON:
@@ -245,11 +254,13 @@ class Writer:
         about = old["metadata"]
         name, namespace = about["name"], about.get("namespace", "")
         uid, version = given.get("uid") or "", given.get("resourceVersion") or ""
+        if options.is_patch:
+            meta.check_patched(info, new, old)
         meta.check_preconditions(info, name, old, uid, version)
         new = meta.carry_over(new, old)
         new = kinds.changed(info, new, old, subresource, self._host.context())
         if subresource != "status":
-            new = pod_defaults.apply_defaults(info, new)
+            new = pod_defaults.apply_defaults(info, new, creating=False)
         new = kinds.with_generation(info, new, old)
         causes = pod_validation.validate_update(info, new, old, subresource)
         if causes:

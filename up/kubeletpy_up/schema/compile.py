@@ -15,18 +15,26 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from kubeletpy_up.schema import definitions, quantities
+from kubeletpy_up.schema import definitions, quantities, zero_values
+from kubeletpy_up.schema.json_types import json_type
 
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_MICROSECONDS = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")
 _SECONDS = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
 
 class Found:
-    """What a decoder noticed on its way. ``odd``: there is an unknown or a repeated field."""
+    """What a decoder is to do, and what it noticed on its way.
 
-    __slots__ = ("odd",)
+    Attributes:
+        whole: the value is a whole object, and gets what the API always writes.
+        odd: there is an unknown or a repeated field.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("odd", "whole")
+
+    def __init__(self, *, whole: bool = True) -> None:
+        self.whole = whole
         self.odd = False
 
 
@@ -55,16 +63,6 @@ class Mismatch(Exception):
 Decoder = Callable[[Any, Found], Any]
 
 
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
-
-
 def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
@@ -88,7 +86,7 @@ def _go_type(schema: definitions.Definition) -> str:
 def _scalar(python_type: type, go_type: str) -> Decoder:
     def decode(value: Any, found: Found) -> Any:
         if type(value) is not python_type:
-            raise Mismatch(_json_type(value), go_type)
+            raise Mismatch(json_type(value), go_type)
         return value
 
     return decode
@@ -99,7 +97,7 @@ def _integer(form: str) -> Decoder:
 
     def decode(value: Any, found: Found) -> Any:
         if type(value) is not int:
-            shown = f"number {value}" if type(value) is float else _json_type(value)
+            shown = f"number {value}" if type(value) is float else json_type(value)
             raise Mismatch(shown, form)
         if not low <= value <= high:
             raise Mismatch(f"number {value}", form)
@@ -110,7 +108,7 @@ def _integer(form: str) -> Decoder:
 
 def _bytes(value: Any, found: Found) -> Any:
     if type(value) is not str:
-        raise Mismatch(_json_type(value), "[]uint8")
+        raise Mismatch(json_type(value), "[]uint8")
     try:
         base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):
@@ -141,9 +139,14 @@ def _time(micro: bool) -> Decoder:
 
     def decode(value: Any, found: Found) -> Any:
         if type(value) is not str:
-            raise Mismatch(_json_type(value), "string")
+            raise Mismatch(json_type(value), "string")
         if not micro and _SECONDS.match(value):
             return value
+        if micro and not _MICROSECONDS.match(value):
+            message = (
+                f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"'
+            )
+            raise Mismatch(message)
         try:
             moment = datetime.fromisoformat(value)
             if moment.tzinfo is None or "T" not in value:
@@ -161,7 +164,7 @@ def _int_or_string(value: Any, found: Found) -> Any:
     if type(value) is str:
         return value
     if type(value) is not int or not _INT_RANGE["int32"][0] <= value <= _INT_RANGE["int32"][1]:
-        raise Mismatch(_json_type(value), "intstr.IntOrString")
+        raise Mismatch(json_type(value), "intstr.IntOrString")
     return value
 
 
@@ -191,7 +194,7 @@ def _array(schema: definitions.Definition) -> Decoder:
 
     def decode(value: Any, found: Found) -> Any:
         if not isinstance(value, list):
-            raise Mismatch(_json_type(value), go_type)
+            raise Mismatch(json_type(value), go_type)
         return [zero if item is None else each(item, found) for item in value]
 
     return decode
@@ -205,7 +208,7 @@ def _map(schema: definitions.Definition) -> Decoder:
 
     def decode(value: Any, found: Found) -> Any:
         if not isinstance(value, dict):
-            raise Mismatch(_json_type(value), go_type)
+            raise Mismatch(json_type(value), go_type)
         if type(value) is not dict:
             found.odd = True
         return {key: zero if item is None else each(item, found) for key, item in value.items()}
@@ -238,13 +241,16 @@ def decoder(name: str) -> Decoder:
     properties = definition.get("properties")
     if properties is None:
         return _compile(definition)
-    return _struct(_short(name), properties, frozenset(definition.get("required", ())))
+    return _struct(name, properties, frozenset(definition.get("required", ())))
 
 
 def _struct(
-    short: str, properties: dict[str, definitions.Definition], required: frozenset[str]
+    name: str, properties: dict[str, definitions.Definition], required: frozenset[str]
 ) -> Decoder:
+    short = _short(name)
     fields: dict[str, Decoder] = {}
+    zeros = zero_values.of_fields(name, required)
+    structs: dict[str, Decoder] = {}
     # An empty list or plain map that isn't required is the same as none: the API leaves it out.
     emptied = frozenset(
         key
@@ -258,26 +264,36 @@ def _struct(
         if not fields:
             # On first use: definitions refer to one another in circles.
             fields.update((key, _compile(schema)) for key, schema in properties.items())
+            structs.update((key, fields[key]) for key in zeros.structs if key in fields)
         if type(value) is not dict:
             if not isinstance(value, dict):
-                raise Mismatch(_json_type(value), "v1." + short)
+                raise Mismatch(json_type(value), "v1." + short)
             found.odd = True
         cleaned: dict[str, Any] = {}
         for key, item in value.items():
             field = fields.get(key)
             if field is None:
                 found.odd = True
-            elif item is not None and (item or key not in emptied or not _is_empty(item)):
+            elif item is not None and (item or not _left_out(key, item, zeros.left_out, emptied)):
                 try:
                     cleaned[key] = field(item, found)
                 except Mismatch as mismatch:
                     mismatch.owner = mismatch.owner or short
                     mismatch.path.append(key)
                     raise
+        if found.whole:
+            for key, zero in zeros.written.items():
+                cleaned.setdefault(key, zero)
+            for key, struct in structs.items():
+                if key not in cleaned:
+                    cleaned[key] = struct({}, found)
         return cleaned
 
     return decode
 
 
-def _is_empty(item: Any) -> bool:
-    return isinstance(item, list | dict) and not item
+def _left_out(key: str, item: Any, zeros: frozenset[str], emptied: frozenset[str]) -> bool:
+    """Whether an empty value is the same as none."""
+    if isinstance(item, list | dict):
+        return key in emptied
+    return key in zeros

@@ -1,6 +1,7 @@
 """From a client's JSON to an object of a known type: types checked, unknown fields found.
 
-What leaves here has only fields of the schema, no nulls, canonical quantities and UTC times.
+What leaves here has only fields of the schema, canonical quantities and UTC times; zeros and nulls
+are where the API writes them.
 Definitions are compiled to closures the first time a kind is seen. Must never change its input,
 and knows nothing of defaults or of what values mean.
 """
@@ -61,7 +62,7 @@ def parse_json(body: bytes | str) -> Any:
 
 
 def decode(
-    resource: ResourceInfo, obj: Any, field_validation: str = "Warn"
+    resource: ResourceInfo, obj: Any, field_validation: str = "Warn", *, whole: bool = True
 ) -> tuple[JSON, list[str]]:
     """Check an object that a client sent against its kind's definition.
 
@@ -70,6 +71,8 @@ def decode(
         obj: parsed JSON; repeated keys are known only if :func:`parse_json` read it.
         field_validation: "Strict" refuses unknown and repeated fields, "Warn" drops them and
             says so, "Ignore" drops them.
+        whole: fill in what the API always writes (see :mod:`.zero_values`); of an applied
+            configuration, which says only what it is about, nothing.
 
     Returns:
         The cleaned object, always with apiVersion and kind, and warnings for the client.
@@ -77,11 +80,18 @@ def decode(
     Raises:
         ApiError: 400 BadRequest.
     """
-    return decode_kind(resource.group, resource.version, resource.kind, obj, field_validation)
+    group, version = resource.group, resource.version
+    return decode_kind(group, version, resource.kind, obj, field_validation, whole=whole)
 
 
 def decode_kind(
-    group: str, version: str, kind: str, obj: Any, field_validation: str = "Warn"
+    group: str,
+    version: str,
+    kind: str,
+    obj: Any,
+    field_validation: str = "Warn",
+    *,
+    whole: bool = True,
 ) -> tuple[JSON, list[str]]:
     """Like :func:`decode`, for a body whose kind isn't the resource's (Binding, TokenRequest).
 
@@ -94,14 +104,15 @@ def decode_kind(
     if (given_kind, given_version) != (kind, api_version):
         raise bad_request(
             f'{given_kind} in version "{str(given_version).rpartition("/")[2]}" cannot be handled '
-            f"as a {kind}: converting ({given_version}.{given_kind}) to ({api_version}.{kind}): "
+            f"as a {kind}: converting ({given_version}.{given_kind}) to "
+            f"({group.partition('.')[0] or 'core'}.{kind}): "
             "unknown conversion"
         )
     name = definitions.definition_name(group, version, kind)
     if name is None:
         return dict(obj), []
     prefix = f'{kind} in version "{version}" cannot be handled as a {kind}: '
-    found = schema_compile.Found()
+    found = schema_compile.Found(whole=whole)
     try:
         cleaned = schema_compile.decoder(name)(obj, found)
     except schema_compile.Mismatch as mismatch:

@@ -216,7 +216,7 @@ def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -
         )
     path, operator, value = found[1].strip(), found[2], re.sub(r"\\(.)", r"\1", found[3])
     if path not in known:
-        raise bad_request(f'field label not supported: "{path[:_SHOWN]}"')
+        raise bad_request(f"field label not supported: {path[:_SHOWN]}")
     return FieldTerm(path, value, operator == "!=", known[path])
 
 

@@ -39,6 +39,7 @@ def _name(report: Report, name: str, path: str) -> None:
         return
     if "/" not in name:
         if name not in _STANDARD and not name.startswith("hugepages-"):
+            report.invalid(path, name, "must be a standard resource type or fully qualified")
             report.invalid(path, name, "must be a standard resource for containers")
     elif name.startswith("requests."):
         report.invalid(path, name, "doesn't follow extended resource name standard")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from kubeletpy_up.validation.report import Report
 
 _ANNOTATIONS_LIMIT = 256 * 1024
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 NameCheck = Callable[[str], Iterable[str]]
@@ -48,7 +50,10 @@ def validate(
     _owners(report, metadata.get("ownerReferences") or [])
     for index, finalizer in enumerate(metadata.get("finalizers") or []):
         path = f"metadata.finalizers[{index}]"
-        report.all_invalid(path, finalizer, formats.qualified_name(finalizer))
+        details = formats.qualified_name(finalizer)
+        if not details and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            details = ("name is neither a standard finalizer name nor is it fully qualified",)
+        report.all_invalid(path, finalizer, details)
 
 
 def labels(report: Report, given: JSON | None, path: str) -> None:
@@ -70,11 +75,11 @@ def annotation_map(report: Report, given: JSON | None, path: str = "metadata.ann
 
 def _owners(report: Report, owners: list[JSON]) -> None:
     controllers = []
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    for owner in owners:
         for key in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(key):
-                report.invalid(f"{path}.{key}", owner.get(key) or "", f"{key} must not be empty")
+                path = f"metadata.ownerReferences.{key}"
+                report.invalid(path, owner.get(key) or "", "must not be empty")
         if owner.get("controller"):
             controllers.append(owner.get("name") or "")
     if len(controllers) > 1:
@@ -99,5 +104,5 @@ def validate_update(report: Report, new: JSON, old: JSON) -> None:
             report.forbidden(
                 "metadata.finalizers",
                 "no new finalizers can be added if the object is being deleted, found new "
-                f"finalizers {added}",
+                f"finalizers []string{{{', '.join(map(json.dumps, added))}}}",
             )

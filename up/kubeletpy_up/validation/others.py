@@ -124,10 +124,10 @@ def _service_port(
 def node(report: Report, obj: JSON) -> None:
     """Taints and capacity."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    scheduling.taints(report, spec.get("taints") or [], "spec.taints")
+    scheduling.taints(report, spec.get("taints") or [], "metadata.taints")
     for kind in ("capacity", "allocatable"):
         for name, amount in (status.get(kind) or {}).items():
-            amounts.quantity(report, amount, f"status.{kind}[{name}]")
+            amounts.quantity(report, amount, f"status.{kind}.{name}")
 
 
 def lease(report: Report, obj: JSON) -> None:

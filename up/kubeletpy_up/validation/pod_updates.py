@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy_up.schema import formats
@@ -56,7 +57,7 @@ def _mirror_annotation(report: Report, new: JSON, old: JSON) -> None:
     if before is None and now is not None:
         report.forbidden(path, "may not add mirror pod annotation")
     elif before is not None and now != before:
-        report.forbidden(path, "may not update mirror pod annotation")
+        report.forbidden(path, "may not remove or update mirror pod annotation")
 
 
 def changed_paths(new: Any, old: Any, path: str) -> list[str]:
@@ -174,6 +175,11 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
             report.all_invalid(f"status.conditions[{index}].type", kind, details)
     if before.get("qosClass") and after.get("qosClass") != before["qosClass"]:
         report.invalid("status.qosClass", after.get("qosClass") or "", "field is immutable")
+    nominated = after.get("nominatedNodeName")
+    bound = (old.get("spec") or {}).get("nodeName")
+    if bound and nominated and nominated != before.get("nominatedNodeName"):
+        detail = "may not be set on pods that are already bound to a node"
+        report.forbidden("status.nominatedNodeName", detail)
     if (after.get("observedGeneration") or 0) < 0:
         detail = "must be a non-negative integer"
         report.invalid("status.observedGeneration", after["observedGeneration"], detail)
@@ -181,9 +187,21 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
         for index, entry in enumerate(after.get(key) or ()):
             address = entry.get("ip") or ""
             report.all_invalid(f"status.{key}[{index}]", address, formats.ip_address(address))
+    _families(report, [str(entry.get("ip") or "") for entry in after.get("podIPs") or ()])
     if (old.get("spec") or {}).get("restartPolicy") == "Always":
         return
     _terminated_stay(report, after, before, old.get("spec") or {})
+
+
+def _families(report: Report, addresses: list[str]) -> None:
+    """At most one address of each family."""
+    if len(addresses) < 2 or any(formats.ip_address(each) for each in addresses):
+        return
+    versions = [":" in each for each in addresses]
+    if len(addresses) > len(set(versions)):
+        shown = json.dumps([{"IP": each} for each in addresses], separators=(",", ":"))
+        detail = "may specify no more than one IP for each IP family"
+        report.invalid_text("status.podIPs", shown, detail)
 
 
 def _terminated_stay(report: Report, after: JSON, before: JSON, spec: JSON) -> None:
@@ -193,7 +211,8 @@ def _terminated_stay(report: Report, after: JSON, before: JSON, spec: JSON) -> N
         for container in spec.get("containers") or ()
         if container.get("restartPolicy") or container.get("restartPolicyRules")
     }
-    now = {status.get("name"): status for status in after.get("containerStatuses") or ()}
+    listed = after.get("containerStatuses") or ()
+    now = {status.get("name"): (index, status) for index, status in enumerate(listed)}
     for status in before.get("containerStatuses") or ():
         ended = (status.get("state") or {}).get("terminated")
         name = status.get("name")
@@ -201,6 +220,7 @@ def _terminated_stay(report: Report, after: JSON, before: JSON, spec: JSON) -> N
             continue
         if spec.get("restartPolicy") == "OnFailure" and ended.get("exitCode"):
             continue
-        if not (now[name].get("state") or {}).get("terminated"):
-            path = f"status.containerStatuses[{name}].state"
+        index, status_now = now[name]
+        if not (status_now.get("state") or {}).get("terminated"):
+            path = f"status.containerStatuses[{index}].state"
             report.forbidden(path, "may not be transitioned to non-terminated state")

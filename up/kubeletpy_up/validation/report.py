@@ -38,6 +38,10 @@ class Report:
         """The value is malformed or out of bounds."""
         self._add("Invalid", path, "Invalid value", value, detail)
 
+    def invalid_text(self, path: str, shown: str, detail: str) -> None:
+        """The same, for a value that the server shows in its own way."""
+        self.causes.append(Cause("FieldValueInvalid", path, f"Invalid value: {shown}: {detail}"))
+
     def all_invalid(self, path: str, value: Any, details: Iterable[str]) -> None:
         """One cause for each detail."""
         for detail in details:

@@ -199,13 +199,13 @@ def test_patch_types(patch_type: str, patch: Any, expected: dict[str, str]) -> N
         ("application/json-patch+json", {}, 400),
         ("application/json-patch+json", [{"op": "remove", "path": "/data/zz"}], 422),
         ("application/json-patch+json", [{"op": "test", "path": "/data/a", "value": "2"}], 422),
-        ("application/json-patch+json", [{"op": "spin", "path": "/data"}], 400),
+        ("application/json-patch+json", [{"op": "spin", "path": "/data"}], 422),
         ("application/json-patch+json", [{"op": "add", "path": "data", "value": 1}], 400),
         ("application/json-patch+json", [{"op": "replace", "path": "", "value": 1}], 422),
-        ("application/merge-patch+json", {"data": {"a": 1}}, 400),
+        ("application/merge-patch+json", {"data": {"a": 1}}, 422),
         ("application/merge-patch+json", {"metadata": {"name": "other"}}, 400),
         ("application/merge-patch+json", {"metadata": {"resourceVersion": "1"}}, 409),
-        ("application/apply-patch+yaml", {"data": {}}, 400),
+        ("application/apply-patch+yaml", {"data": {}}, 422),
     ],
 )
 def test_bad_patches(patch_type: str, patch: Any, code: int) -> None:

@@ -97,7 +97,7 @@ def test_unknown_fields_by_mode() -> None:
         decoded, said = schema.decode(PODS, given, mode)
         assert said == warnings
         assert "bar" not in decoded
-        assert decoded["spec"]["containers"] == [{"name": "c", "image": "i"}]
+        assert decoded["spec"]["containers"] == [{"name": "c", "image": "i", "resources": {}}]
 
 
 def test_repeated_fields() -> None:

@@ -164,7 +164,8 @@ CASES: list[tuple[Change, list[str]]] = [
         lambda p: first(p)["resources"].update(requests={"gpu": "1"}),
         [
             f'{C0}.resources.requests[gpu]: Invalid value: "gpu": must be a standard resource '
-            "for containers"
+            + rest
+            for rest in ("type or fully qualified", "for containers")
         ],
     ),
     (
@@ -487,7 +488,7 @@ def check(plural: str, obj: dict[str, Any]) -> list[str]:
         (
             "nodes",
             {"spec": {"taints": [{"key": "a", "effect": "Never"}]}},
-            'spec.taints[0].effect: Unsupported value: "Never"',
+            'metadata.taints[0].effect: Unsupported value: "Never"',
         ),
         ("leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds: Invalid"),
         ("runtimeclasses", {"handler": "Kata"}, 'handler: Invalid value: "Kata"'),

@@ -1,0 +1,41 @@
+"""The conversations, and what a Kubernetes 1.36 API server answered in them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.contract import conversations
+from tests.contract.client import JSON
+from tests.contract.conversation import Step
+
+FOLDER = Path(__file__).parent / "answers"
+
+
+def names() -> list[str]:
+    """Every conversation."""
+    found = [each.name for each in pkgutil.iter_modules(conversations.__path__)]
+    return [name for name in found if name != "objects"]
+
+
+def steps(name: str) -> Sequence[Step]:
+    """The requests of a conversation."""
+    module = importlib.import_module(f"{conversations.__name__}.{name}")
+    listed: Sequence[Step] = module.STEPS
+    return listed
+
+
+def recorded(name: str) -> dict[str, JSON]:
+    """What was answered, by the step's name."""
+    answers: dict[str, JSON] = json.loads((FOLDER / f"{name}.json").read_text())
+    return answers
+
+
+def record(name: str, answers: dict[str, JSON]) -> None:
+    """Keep what was answered: one line for each step, in the order of the conversation."""
+    lines = [f"{json.dumps(key)}: {json.dumps(answer)}" for key, answer in answers.items()]
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    (FOLDER / f"{name}.json").write_text(text)

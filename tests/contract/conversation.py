@@ -1,0 +1,194 @@
+"""Conversations with an API server: requests as data, sent in order, and their answers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.contract.client import JSON, Answer
+from tests.contract.server import Server
+
+PATCHES = {
+    "strategic": "application/strategic-merge-patch+json",
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+RETRY_S = 10.0
+_HOLE = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request. ``{ns}``, ``{node}`` and kept values are filled in, in paths and bodies.
+
+    Attributes:
+        by: who asks: admin, node, other (another node), account (a service account), nobody.
+        keep: name -> where the answer's body has the value, for later steps.
+        until: ask again until this code is answered, when others are answered first for a while.
+    """
+
+    name: str
+    method: str
+    path: str
+    body: Any = None
+    by: str = "admin"
+    query: Mapping[str, object] = field(default_factory=dict)
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    keep: Mapping[str, str] = field(default_factory=dict)
+    until: int | None = None
+
+
+def get(name: str, path: str, **more: Any) -> Step:
+    """A GET."""
+    return Step(name, "GET", path, **more)
+
+
+def post(name: str, path: str, body: Any, **more: Any) -> Step:
+    """A POST."""
+    return Step(name, "POST", path, body, **more)
+
+
+def put(name: str, path: str, body: Any, **more: Any) -> Step:
+    """A PUT."""
+    return Step(name, "PUT", path, body, **more)
+
+
+def patch(name: str, path: str, body: Any, kind: str = "strategic", **more: Any) -> Step:
+    """A PATCH of a kind: strategic, merge, json or apply."""
+    return Step(name, "PATCH", path, body, content_type=PATCHES[kind], **more)
+
+
+def delete(name: str, path: str, body: Any = None, **more: Any) -> Step:
+    """A DELETE."""
+    return Step(name, "DELETE", path, body, **more)
+
+
+def filled(value: Any, known: Mapping[str, Any]) -> Any:
+    """A path or body with its holes filled; unknown names in braces stay."""
+    if isinstance(value, dict):
+        return {filled(k, known): filled(v, known) for k, v in value.items()}
+    if isinstance(value, list):
+        return [filled(each, known) for each in value]
+    if isinstance(value, str):
+        whole = _HOLE.fullmatch(value)
+        if whole and whole[1] in known:
+            return known[whole[1]]
+        return _HOLE.sub(lambda m: str(known.get(m[1], m[0])), value)
+    return value
+
+
+def found(body: Any, where: str) -> Any:
+    """The value at a dotted path; numbers are places in lists."""
+    for part in where.split("."):
+        body = body[int(part)] if isinstance(body, list) else body[part]
+    return body
+
+
+def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSON]:
+    """Send the requests in order; gives each answer, made comparable, by the step's name."""
+    known: dict[str, Any] = {
+        "ns": namespace,
+        "node": server.node_name,
+        "other": server.other_name,
+        "account_ns": server.account_namespace,
+    }
+    answers: dict[str, JSON] = {}
+    for step in steps:
+        answer = _ask(server, step, known)
+        for name, where in step.keep.items():
+            try:
+                known[name] = found(answer.body, where)
+            except (KeyError, IndexError, TypeError):
+                known[name] = f"missing {name}"
+        assert step.name not in answers, step.name
+        shown = {"code": answer.code, "body": comparable(answer.body, known)}
+        if warning := answer.headers.get("warning"):
+            shown["warning"] = comparable(warning, known)
+        answers[step.name] = shown
+    return answers
+
+
+def _ask(server: Server, step: Step, known: Mapping[str, Any]) -> Answer:
+    deadline = time.monotonic() + RETRY_S
+    while True:
+        answer = server.client(step.by).ask(
+            step.method,
+            filled(step.path, known),
+            filled(step.body, known),
+            query=filled(dict(step.query), known),
+            content_type=step.content_type,
+            accept=step.accept,
+        )
+        if step.until in (None, answer.code) or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.1)
+
+
+_VOLATILE = {"uid", "resourceVersion", "token", "certificate", "request", "selfLink"}
+_OTHERS = {
+    "managedFields",  # who wrote what: the appliers' business, with times
+    "node.alpha.kubernetes.io/ttl",  # the rest is what a cluster's controllers add to nodes
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "timeAdded",
+}
+_ADDRESSES = {"clusterIP", "clusterIPs"}
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_SUFFIX = re.compile(r"\b(kube-api-access|gen)-[a-z0-9]{5}\b")
+_VERSIONS = re.compile(r"(in (?:record|the precondition) \()\d+(\))")
+
+
+def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
+    """An answer with everything that differs from run to run replaced by a word for it."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if k not in _OTHERS}
+        kept = {
+            k: v for k, v in kept.items() if not (v and isinstance(v, dict) and {*v} <= _OTHERS)
+        }
+        return {comparable(k, known): comparable(v, known, k) for k, v in kept.items()}
+    if isinstance(value, list):
+        each = [comparable(item, known, key) for item in value]
+        # the same rule checked twice by one server says nothing to anybody
+        return [c for i, c in enumerate(each) if c not in each[:i]] if key == "causes" else each
+    if not isinstance(value, str):
+        return value
+    if key in _VOLATILE and value:
+        return f"<{key}>"
+    if key in _ADDRESSES and value not in ("", "None"):
+        return "<address>"
+    if key == "message":
+        value = value.partition("\n")[0]  # what follows is a dump of the server's own types
+    for name, text in known.items():
+        if isinstance(text, str) and text and not text.isdecimal():
+            value = value.replace(text, f"<{name}>")
+    value = _TIME.sub("<time>", value)
+    value = _VERSIONS.sub(r"\1<version>\2", value)
+    return _SUFFIX.sub(r"\1-<suffix>", value)
+
+
+def differences(expected: Any, got: Any, where: str = "") -> list[str]:
+    """Where two documents differ, a line for each place."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        lines = []
+        for key in sorted({*expected, *got}):
+            place = f"{where}.{key}" if where else key
+            if key not in got:
+                lines.append(f"{place}: missing, expected {expected[key]!r}")
+            elif key not in expected:
+                lines.append(f"{place}: unexpected {got[key]!r}")
+            else:
+                lines += differences(expected[key], got[key], place)
+        return lines
+    if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
+        return [
+            line
+            for index, (a, b) in enumerate(zip(expected, got, strict=True))
+            for line in differences(a, b, f"{where}[{index}]")
+        ]
+    same = expected == got and type(expected) is type(got)
+    return [] if same else [f"{where}: expected {expected!r}, got {got!r}"]

@@ -1,0 +1,1 @@
+"""What is asked of an API server, by subject: requests as data."""

@@ -1,0 +1,72 @@
+"""Where the embedded API answers otherwise on purpose; docs/embedded-api.md gives the reasons."""
+
+from __future__ import annotations
+
+from tests.contract.client import JSON
+from tests.contract.conversation import differences
+
+WORDS = frozenset(
+    {
+        # A decoder's, or a dump of the server's own types.
+        ("changing_pods", "patch that is no json"),
+        ("changing_pods", "unknown patch type"),
+        ("changing_pods", "unknown field, strict"),
+        ("changing_pods", "wrong type"),
+        ("changing_pods", "two controllers"),
+        ("changing_pods", "apply a conflict"),
+        ("creating_pods", "no json"),
+        ("creating_pods", "empty body"),
+        ("creating_pods", "a list for an object"),
+        ("creating_pods", "privileged without escalation"),
+        ("deleting_pods", "bad body"),
+        ("nodes", "lease by patch"),
+        ("nodes", "lease's bad time"),
+        ("nodes", "same taint twice"),
+        ("what_a_node_reads", "token, admin, another uid"),
+    }
+)
+"""Steps in which only messages differ: code, reason and the causes' fields are the same."""
+
+OTHERWISE = frozenset(
+    {
+        # A wrong patch is the client's fault, no broken server.
+        ("changing_pods", "bad version"),
+        ("changing_pods", "bad directive"),
+        # One cause for each field.
+        ("events", "other group without controller"),
+        ("pod_status", "ip that is none"),
+        # Names are checked before who may use them.
+        ("nodes", "create without a name"),
+        # What is not served has no permissions either.
+        ("what_a_node_reads", "deployments"),
+        # There is no RBAC by which somebody could allow it.
+        ("what_a_node_reads", "token of an audience that no volume has"),
+        ("what_a_node_reads", "token of a pod that is gone"),
+        # A token is never sent back, and says nothing of its own number.
+        ("what_a_node_reads", "review"),
+        ("what_a_node_reads", "review of rubbish"),
+        ("what_a_node_reads", "review, other audience"),
+    }
+)
+"""Steps whose answers differ in more."""
+
+
+def unexpected(conversation: str, step: str, expected: JSON, got: JSON) -> list[str]:
+    """Where an answer of the embedded API differs and should not."""
+    lines = differences(expected, got)
+    if (conversation, step) in OTHERWISE:
+        return [] if lines else [f"{conversation}, {step}: is listed, and does not differ any more"]
+    if (conversation, step) in WORDS:
+        same = differences(_without_words(expected), _without_words(got))
+        return same if lines else [f"{conversation}, {step}: is listed, and does not differ"]
+    return lines
+
+
+def _without_words(answer: JSON) -> JSON:
+    body = answer["body"]
+    causes = (body.get("details") or {}).get("causes") or ()
+    return {
+        "code": answer["code"],
+        "reason": body.get("reason"),
+        "causes": [(cause.get("reason"), cause.get("field")) for cause in causes],
+    }

@@ -1,0 +1,30 @@
+"""Every answer is that of a Kubernetes 1.36 API server, as it was recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract import answers, left
+from tests.contract.conversation import differences, hold
+from tests.contract.server import Server
+
+
+@pytest.mark.parametrize("name", answers.names())
+def test_a_conversation(name: str, server: Server, is_embedded: bool) -> None:
+    steps, expected = answers.steps(name), answers.recorded(name)
+    assert [step.name for step in steps] == list(expected), "record it again"
+    got = hold(server, steps, server.namespace(name.replace("_", "-")))
+    problems = []
+    for step, answer in got.items():
+        if is_embedded:
+            lines = left.unexpected(name, step, expected[step], answer)
+        else:
+            lines = differences(expected[step], answer)
+        problems += [f"{name}, {step}: {line}" for line in lines]
+    assert problems == []
+
+
+def test_the_list_of_differences_names_steps() -> None:
+    listed = {(name, step.name) for name in answers.names() for step in answers.steps(name)}
+    assert listed >= left.WORDS | left.OTHERWISE
+    assert not left.WORDS & left.OTHERWISE

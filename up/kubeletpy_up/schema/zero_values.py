@@ -1,0 +1,70 @@
+"""Zeros and nulls: which fields the API always writes, and which it leaves out when they are empty.
+
+A plain string, number or truth that is empty is left out, unless the field is required: then it is
+always there. A pointer is written as it was given, also when it points at a zero. A nested object
+that is no pointer is always there, if need be as ``{}``; a time that is none is ``null``. Pure.
+Source: docs/reference/api-wire.json (``*`` is a pointer), docs/reference/api-schema.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kubeletpy_up.data import load_json
+
+_PLAIN: dict[str, Any] = {"string": "", "int": 0, "bool": False}
+_TIMES = ("Time", "MicroTime")
+_ALWAYS = {"core/NodeRuntimeHandler": {"name"}}
+"""Fields that are written when empty, though they need not be given."""
+_NEVER_NULL = frozenset({"creationTimestamp"})
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroValues:
+    """Of one definition's fields.
+
+    Attributes:
+        left_out: plain fields that are not written when empty.
+        written: field -> what is written when there is no value.
+        structs: nested objects that are always written.
+    """
+
+    left_out: frozenset[str]
+    written: dict[str, Any]
+    structs: tuple[str, ...]
+
+
+@cache
+def _table() -> dict[str, dict[str, list[str]]]:
+    loaded: dict[str, dict[str, list[str]]] = load_json("api-wire.json")
+    return loaded
+
+
+def _message(definition: str) -> str:
+    """The wire table's name of a definition: ``core/Pod`` of ``io.k8s.api.core.v1.Pod``."""
+    parts = definition.split(".")
+    if definition.startswith("io.k8s.apimachinery.pkg.apis.meta."):
+        return f"meta/{parts[-1]}"
+    if not definition.startswith("io.k8s.api.") or parts[-2] != "v1":
+        return ""
+    group = parts[3]
+    return f"{group if group in ('core', 'policy') else f'{group}.k8s.io'}/{parts[-1]}"
+
+
+def of_fields(definition: str, required: frozenset[str]) -> ZeroValues:
+    """What holds for the fields of a definition; nothing for one that the table doesn't have."""
+    required |= _ALWAYS.get(_message(definition), set())
+    kinds = {key: kind for key, kind in _table().get(_message(definition), {}).values() if key}
+    plain = {key: _PLAIN[kind] for key, kind in kinds.items() if kind in _PLAIN}
+    nulls = {key: None for key, kind in kinds.items() if kind in _TIMES and key not in _NEVER_NULL}
+    return ZeroValues(
+        frozenset(key for key in plain if key not in required),
+        {**{key: zero for key, zero in plain.items() if key in required}, **nulls},
+        tuple(
+            key
+            for key, kind in kinds.items()
+            if "/" in kind and kind[0].isalpha() and not kind.startswith("map ")
+        ),
+    )
