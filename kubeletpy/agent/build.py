@@ -38,7 +38,11 @@ from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, node_reference, pod_reference
-from kubeletpy.eviction.keeper import PERIOD_S, LocalStorageKeeper
+from kubeletpy.eviction.keeper import LocalStorageKeeper
+from kubeletpy.eviction.next_look import PERIOD_S
+from kubeletpy.eviction.node_pressure import NodePressureKeeper
+from kubeletpy.eviction.thresholds import from_settings
+from kubeletpy.eviction.uses import CollectedUses
 from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
@@ -111,6 +115,7 @@ from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import periods_of
 from kubeletpy.stats.build import machine as read_machine
 from kubeletpy.stats.build import make_collector
+from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_storage import StorageMeter
 from kubeletpy.stats.views import StatsViews
 from kubeletpy.status.manager import ApiStatusManager
@@ -509,7 +514,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         else None,
     )
     gate = AdmissionGate(
-        lambda: replace(node_state, shutting_down=shutdown.shutting_down),
+        lambda: replace(
+            node_state, shutting_down=shutdown.shutting_down, pressures=signals.pressures()
+        ),
         recorder,
         clock,
         metrics.workers,
@@ -534,6 +541,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         pleg,
         cache,
         shutdown,
+        pressures=signals.pressures,
         storage=lambda: csi.writer.problem if csi is not None else "",
     )
     housekeeping = Housekeeping(
@@ -585,6 +593,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         all_sources_ready=sources.all,
         removable=remains.removable,
         reported=statuses.is_reported,
+        ended=queries.is_known_terminated,
     )
     local_storage = None
     if settings.local_storage_capacity_isolation:
@@ -604,6 +613,42 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             kill=workers.kill_pod,
             recorder=recorder,
             evicted=lambda signal: metrics.workers.evictions.labels(signal).inc(),
+        )
+    pressure_rules = from_settings(
+        settings, ignore_allocatable=flags.experimental_allocatable_ignore_eviction
+    )
+    pressure: NodePressureKeeper | None = None
+    if machine.signals is not None and pressure_rules.thresholds:
+        pressure = NodePressureKeeper(
+            pressure_rules,
+            machine.signals,
+            machine.uses
+            or CollectedUses(
+                make_collector(
+                    settings,
+                    clock,
+                    runtime=outside.runtime,
+                    images=outside.images,
+                    pods=pods,
+                    cache=cache,
+                    tree=machine.cgroups if isinstance(machine.cgroups, CgroupTree) else None,
+                    root_dir=str(root),
+                    disks=DiskMeter(clock, PERIOD_S, patient=True),
+                )
+            ),
+            pods=lambda: [allocations.allocated(pod) for pod in active()],
+            kill=workers.kill_pod,
+            is_over=queries.should_be_finished,
+            reclaim=upkeep.reclaim,
+            changed=signals.node_changed,
+            recorder=recorder,
+            clock=clock,
+            node_name=node_name,
+            evicted=lambda signal: metrics.workers.evictions.labels(signal).inc(),
+            aged=lambda signal, seconds: metrics.workers.eviction_stats_age.labels(signal).observe(
+                seconds
+            ),
+            others_end=lambda: local_storage is not None and local_storage.busy,
         )
     rotator = LogRotator(
         outside.runtime,
@@ -718,7 +763,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         lambda uid: housekeeping.tell_again(),
         loop.housekeeping_soon,
         lambda uid: shutdown.pod_finished(),
+        *([pressure.pod_finished] if pressure is not None else ()),
     )
+    signals.pressures.connect(lambda: pressure.conditions if pressure is not None else ())
     signals.look_again.connect(housekeeping.tell_again)
     if node is not None:
         signals.node_changed.connect(node.poke)
@@ -828,6 +875,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             keep=lambda found: local_storage.pods_changed(found.possibly_running),
         )
         if local_storage is not None
+        else None,
+        Room(pressure, (Task("node-pressure", pressure.run),), close=pressure.close)
+        if pressure is not None
         else None,
         Room(rotator, (Task("log-rotation", rotator.run),)),
         Room(stuck_pods, (Task("stuck-pods", stuck_pods.run),)),

@@ -25,13 +25,17 @@ class AgentHealth:
         pleg: Pleg,
         cache: PodStatusCache,
         shutdown: ShutdownManager,
+        *,
+        pressures: Callable[[], tuple[str, ...]],
         storage: Callable[[], str] = lambda: "",
     ) -> None:
-        """``storage`` says why the node is not ready for volumes; empty: it is."""
+        """``pressures``: conditions of pressure that hold. ``storage`` says why the node is not
+        ready for volumes; empty: it is."""
         self._monitor = monitor
         self._pleg = pleg
         self._cache = cache
         self._shutdown = shutdown
+        self._pressures = pressures
         self._storage = storage
 
     def runtime_error(self) -> str:
@@ -50,6 +54,7 @@ class AgentHealth:
             storage_error=self._storage(),
             pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
             shutting_down=self._shutdown.shutting_down,
+            pressures=self._pressures(),
         )
 
 

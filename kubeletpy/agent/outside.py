@@ -15,6 +15,7 @@ from kubeletpy.agent.room import Task
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
+from kubeletpy.eviction.node_pressure import NodeSignals, PodUses
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
@@ -56,6 +57,10 @@ class Machine:
     node_ips: Sequence[str]
     cgroups: CgroupTree | PodGroups | None = None
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
+    signals: NodeSignals | None = None
+    """What the node has left; None: it is not watched, and nobody is evicted for its sake."""
+    uses: PodUses | None = None
+    """What pods use; None: as their cgroups say."""
     container_logs_dir: str = "/var/log/containers"
     """Where links to container logs are, for log collectors."""
     concurrent_starts: int | None = None

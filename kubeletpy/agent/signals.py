@@ -82,6 +82,8 @@ class Signals:
     node_answered: Signal[[]] = field(default_factory=Signal)
     """The API has shown us the node."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)
+    pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)
+    """Conditions of pressure that the node tells of."""
     newest_node: Question[[], api.Node | None] = field(default_factory=Question)
     """The newest of the node's object that is known, by whatever way."""
     fits: Question[[Pod], Rejection | None] = field(default_factory=Question)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
@@ -34,9 +35,11 @@ class Upkeep:
         all_sources_ready: Callable[[], bool],
         removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
+        ended: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         """``removable(pod_uid)`` says whether everything of a pod may go, ``reported(pod_uid)``
-        whether the API knows how its containers ended."""
+        whether the API knows how its containers ended, ``ended(pod_uid)`` whether all of a pod has
+        stopped."""
         self._runtime = runtime
         self._images = images
         self._recorder = recorder
@@ -44,6 +47,7 @@ class Upkeep:
         self._all_sources_ready = all_sources_ready
         self._removable = removable
         self._reported = reported
+        self._ended = ended
         self._wanted = asyncio.Event()
 
     def collect_soon(self) -> None:
@@ -75,3 +79,20 @@ class Upkeep:
         while True:
             await asyncio.sleep(IMAGES_PERIOD_S)
             await self._images.run()
+
+    async def reclaim(self, what: Reclaim) -> None:
+        """Clear away what the node can do without: its disk is about to be full.
+
+        Dead containers of pods that have ended go although their objects are still there.
+        Raises CRIError, ImageGCError.
+        """
+        if what is Reclaim.IMAGES:
+            await self._images.remove_unused()
+            return
+        await self._runtime.collect_garbage(
+            all_sources_ready=self._all_sources_ready(),
+            removable=lambda uid: (
+                self._removable(uid) or (self._ended(uid) and self._reported(uid))
+            ),
+            reported=self._reported,
+        )

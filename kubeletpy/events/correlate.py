@@ -7,7 +7,7 @@ docs/reference/constants.csv: events.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -37,6 +37,8 @@ class Observation:
     type: str
     reason: str
     message: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the Event that is made, not of one that is counted up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +168,13 @@ class Correlator:
 
     def _event(self, seen: Observation, message: str, known: _Known) -> JSON:
         namespace = seen.involved.get("namespace") or "default"
+        metadata: JSON = {"name": known.name, "namespace": namespace}
+        if seen.annotations:
+            metadata["annotations"] = dict(seen.annotations)
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": known.name, "namespace": namespace},
+            "metadata": metadata,
             "involvedObject": dict(seen.involved),
             "type": seen.type,
             "reason": seen.reason,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import EventReason
@@ -20,6 +21,8 @@ class LogRecorder:
         event_type: EventType,
         reason: EventReason,
         message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Log one event; only warnings are shown by default."""
         level = logging.WARNING if event_type == WARNING else logging.DEBUG

@@ -6,6 +6,7 @@ blocks and never fails: an event that cannot be kept is counted and dropped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from kubeletpy.api import types as api
@@ -28,6 +29,22 @@ class EventRecorder(Protocol):
         message: str,
     ) -> None:
         """Record one event about an object. ``message`` must hold no secret."""
+        ...
+
+
+class AnnotatingRecorder(EventRecorder, Protocol):
+    """Takes events that carry data for programs, too."""
+
+    def event(
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record one event about an object, with annotations of the Event."""
         ...
 
 

@@ -22,14 +22,13 @@ from kubeletpy.eviction.local_storage import (
     judge,
     limits_of,
 )
+from kubeletpy.eviction.next_look import PERIOD_S
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.stats.disk_plan import PodStorage
 
 log = logging.getLogger(__name__)
 
-PERIOD_S = 10.0
-"""Between two looks (docs/reference/constants.csv: monitor period)."""
 AT_ONCE = 4
 """Pods that are ended at a time: each has to end in time, whatever the others do."""
 
@@ -77,6 +76,11 @@ class LocalStorageKeeper:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._ending: dict[str, asyncio.Task[None]] = {}
         """Pods that are being evicted, until they are gone."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether pods are ending that took too much."""
+        return any(not task.done() for task in self._ending.values())
 
     def pods_changed(self, uids: Iterable[str]) -> None:
         """These pods may run now, and no others. Never blocks."""

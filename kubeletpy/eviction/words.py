@@ -10,14 +10,12 @@ from collections.abc import Sequence
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import spelled
-from kubeletpy.events.reasons import Reason
 from kubeletpy.eviction.decide import Crossing
 from kubeletpy.eviction.pod_use import MEMORY, STORAGE, Candidate, ContainerUse
 from kubeletpy.eviction.signals import resource_of
 from kubeletpy.pods.disruption import with_disruption
 
 REASON = "Evicted"
-THRESHOLD_MET = Reason.EVICTION_THRESHOLD_MET
 
 
 def reclaiming(resource: str) -> str:

@@ -70,6 +70,7 @@ class ImageGarbageCollector:
         self._records: dict[str, ImageRecord] = {}
         self._started_at = clock.now()
         self._failed_last_time = False
+        self._one_by_one = asyncio.Lock()
 
     async def run(self) -> None:
         """One round, as the agent's timer calls it. Never raises for what the runtime does.
@@ -111,10 +112,37 @@ class ImageGarbageCollector:
             CRIError: the runtime could not be asked.
             ImageGCError: images could not be removed, or too little could be freed.
         """
+        async with self._one_by_one:
+            began = self._clock.now()
+            in_use = await self.detect()
+            try:
+                return await self._collect(in_use)
+            finally:
+                await self._tell_remaining(began)
+
+    async def remove_unused(self) -> int:
+        """Remove all that nothing uses, young images left aside; the bytes freed.
+
+        For a disk that is about to be full. Source: docs/reference/behaviour-resources.md, rg.
+
+        Raises:
+            CRIError: the runtime could not be asked.
+            ImageGCError: images could not be removed.
+        """
+        async with self._one_by_one:
+            return await self._remove_unused()
+
+    async def _remove_unused(self) -> int:
         began = self._clock.now()
         in_use = await self.detect()
+        now = self._clock.now()
+        unused = [
+            image
+            for image in eviction_order(self._records, in_use)
+            if may_free_space(image, self._policy, now)
+        ]
         try:
-            return await self._collect(in_use)
+            return await self._free(unused, sum(image.size for image in unused) + 1)
         finally:
             await self._tell_remaining(began)
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from collections.abc import Mapping
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -59,9 +60,11 @@ class EventWriter:
         event_type: EventType,
         reason: EventReason,
         message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Record one event about an object. ``message`` must hold no secret."""
-        observation = Observation(involved, event_type, str(reason), message)
+        observation = Observation(involved, event_type, str(reason), message, annotations or {})
         try:
             self._queue.put_nowait((self._clock.now(), observation))
         except asyncio.QueueFull:

@@ -19,6 +19,7 @@ from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
 from kubeletpy.config.gates import GATES
+from kubeletpy.eviction.machine import MachineSignals
 from kubeletpy.host.uptime import booted_at, process_started_at
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.client import KubeClient
@@ -75,14 +76,15 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     _share_root(root)
     kernel = read_kernel_facts()
     now = clock.now()
+    cgroups = await _cgroups(settings, facts, kernel, runtime, metrics.runtime.losing_support)
+    kubepods = cgroups.names.kubepods if cgroups is not None else ""
     outside = Outside(
         machine=Machine(
             facts,
             kernel,
             node_ips,
-            cgroups=await _cgroups(
-                settings, facts, kernel, runtime, metrics.runtime.losing_support
-            ),
+            cgroups=cgroups,
+            signals=MachineSignals.here(clock, kubepods, flags.root_dir, runtime),
             booted_at=booted_at(now),
             started_at=process_started_at(now),
         ),

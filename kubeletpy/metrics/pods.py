@@ -80,6 +80,11 @@ class PodWorkerMetrics:
             "Pods evicted, by what they or the node had too much or too little of.",
             "eviction_signal",
         )
+        self.eviction_stats_age = families.histogram(
+            "kubelet_eviction_stats_age_seconds",
+            "Age of the numbers by which a threshold was found crossed.",
+            "eviction_signal",
+        )
 
     def pod_taken_on(self, containers: int) -> None:
         """A pod of so many regular containers has its first step."""

@@ -5,7 +5,7 @@ Source: docs/reference/reasons.csv: node-condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
@@ -26,6 +26,8 @@ class NodeHealth:
     storage_error: str = ""
     shutting_down: bool = False
     missing_capacity: Sequence[str] = ()
+    pressures: Collection[str] = ()
+    """Conditions of pressure that hold; they do not keep the node from being Ready."""
 
     def problems(self) -> list[str]:
         """Everything that keeps the node from being Ready."""
@@ -77,11 +79,20 @@ def _condition(
     }
 
 
-PRESSURES = (
-    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-)
+PRESSURES = {
+    ("MemoryPressure", True): (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+    ),
+    ("MemoryPressure", False): (
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    ("DiskPressure", True): ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ("DiskPressure", False): ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", True): ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ("PIDPressure", False): ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
 
 
 def node_conditions(
@@ -95,8 +106,9 @@ def node_conditions(
     """
     before = {condition["type"]: condition for condition in old}
     made = [
-        _condition(kind, False, reason, message, before=before.get(kind), now=now)
-        for kind, reason, message in PRESSURES
+        _condition(kind, held, reason, message, before=before.get(kind), now=now)
+        for (kind, held), (reason, message) in PRESSURES.items()
+        if held is (kind in health.pressures)
     ]
     problems = health.problems()
     reason, message = "KubeletReady", "kubelet is posting ready status"

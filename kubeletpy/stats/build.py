@@ -38,12 +38,14 @@ def make_collector(
     tree: CgroupTree | None,
     root_dir: str,
     runtime_cgroups: str = "",
+    disks: DiskMeter | None = None,
 ) -> StatsCollector:
     """What collects on this node; make it inside a running event loop and close it.
 
-    ``runtime_cgroups`` is --runtime-cgroups.
+    ``runtime_cgroups`` is --runtime-cgroups. ``disks``: None: one that measures as seldom as
+    volumeStatsAggPeriod asks for.
     """
-    groups = _group_files(clock)
+    groups = group_files(clock)
     names = tree.names if tree is not None else None
     node = NodeFiles(
         groups,
@@ -68,7 +70,7 @@ def make_collector(
             pod_path=_pod_paths(pods, tree),
             groups=groups,
             node=node,
-            disks=DiskMeter(clock, settings.volume_stats_agg_period or 60.0),
+            disks=disks or DiskMeter(clock, settings.volume_stats_agg_period or 60.0),
             root_dir=root_dir,
             pod_logs_dir=settings.pod_logs_dir,
             prefer_runtime=settings.feature_gates.enabled("PodAndContainerStatsFromCRI"),
@@ -98,7 +100,8 @@ def machine(facts: MachineFacts) -> Callable[[], Machine]:
     return read
 
 
-def _group_files(clock: Clock) -> GroupFiles | None:
+def group_files(clock: Clock) -> GroupFiles | None:
+    """The cgroups of this machine; None where there are none."""
     try:
         found = detect()
     except CgroupError as error:

@@ -83,6 +83,12 @@ class StatsCollector:
         """File systems, volumes, logs: some of it up to a minute old."""
         return await self._disks.get()
 
+    async def at_once(self, *, disk: bool) -> tuple[Reading, Disks | None]:
+        """As of now, whatever others were told a moment ago; ``disk``: what is on disk, too."""
+        if not disk:
+            return await self._collect(detail=False), None
+        return await self._collect(detail=True), await self._measure()
+
     def refs(self) -> Mapping[str, PodRef]:
         """The pods that run, by uid."""
         return {pod.ref.uid: pod.ref for pod in self._running()}

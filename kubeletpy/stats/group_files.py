@@ -56,6 +56,11 @@ class GroupFiles:
             ):
                 kept += [(str(mounts[c]), name) for c, name in wanted if c in mounts]
 
+    @property
+    def memory(self) -> Path | None:
+        """Mount point of the memory controller; None where there is none."""
+        return Path(self._memory) if self._memory else None
+
     def stats(self, path: str, *, detail: bool) -> GroupStats | None:
         """What a cgroup uses; None when it is not there.
 

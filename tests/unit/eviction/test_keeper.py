@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.api import types as api
-from kubeletpy.eviction.keeper import AT_ONCE, PERIOD_S, LocalStorageKeeper
+from kubeletpy.eviction.keeper import AT_ONCE, LocalStorageKeeper
+from kubeletpy.eviction.next_look import PERIOD_S
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.stats.disk_plan import PodStorage

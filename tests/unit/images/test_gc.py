@@ -157,3 +157,17 @@ async def test_errors_of_a_removal_are_reported() -> None:
     assert node.events.seen == [
         "Warning InvalidDiskCapacity: invalid capacity 0 on image filesystem"
     ]
+
+
+@on_virtual_time
+async def test_for_a_disk_that_is_about_to_be_full_all_unused_images_go_but_young_ones() -> None:
+    node = Node(available=900)
+    for name, size in (("old", 60), ("empty", 0), ("used", 60)):
+        node.images.add(name, size=size)
+    node.containers = [cri.Container(image_id="sha256:used")]
+    collector = node.collector()
+    await collector.detect()
+    await asyncio.sleep(121)
+    node.images.add("young", size=60)
+    assert await collector.remove_unused() == 60
+    assert sorted(node.images.removed) == ["sha256:empty", "sha256:old"]

@@ -1,0 +1,201 @@
+"""Reads the signals of this machine, and which file systems images and layers are on.
+
+Must never read on the event loop: a file system that does not answer is left alone for a while, and
+keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kubeletpy.clock import Clock
+from kubeletpy.eviction.notices import MemoryNotices
+from kubeletpy.eviction.signals import (
+    Layout,
+    Observation,
+    Observations,
+    Signal,
+    layout_of,
+)
+from kubeletpy.host.kernel_text import number
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import ImageService
+from kubeletpy.stats import proc_text
+from kubeletpy.stats.build import group_files
+from kubeletpy.stats.disks import space
+from kubeletpy.stats.group_files import GroupFiles, read_text
+
+log = logging.getLogger(__name__)
+
+STATFS_WAIT_S = 2.0
+"""Source: docs/reference/behaviour-resources.md, ra."""
+DISKS = 2
+"""File systems that are asked."""
+_SPACE = {
+    "nodefs": (Signal.NODEFS, Signal.NODEFS_INODES),
+    "imagefs": (Signal.IMAGEFS, Signal.IMAGEFS_INODES),
+}
+
+
+class MachineSignals:
+    """This machine; ``close`` it with the event loop it was used in.
+
+    Args:
+        groups: None where there are no cgroups to read.
+        kubepods: the cgroup of all pods; empty when there is none.
+        root_dir: --root-dir; its file system is the node's.
+        images: asked once where it keeps images and layers.
+    """
+
+    def __init__(
+        self,
+        groups: GroupFiles | None,
+        kubepods: str,
+        root_dir: str,
+        images: ImageService,
+        notices: MemoryNotices,
+        *,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._groups = groups
+        self._kubepods = kubepods
+        self._root = root_dir
+        self._images = images
+        self._notices = notices
+        self._proc = str(proc)
+        self._paths: dict[str, str] = {"nodefs": root_dir}
+        self._layout: Layout | None = None
+        # apart from what else goes on in threads: that must not keep a look waiting
+        self._memory = ThreadPoolExecutor(1, "eviction-memory")
+        self._disk = ThreadPoolExecutor(DISKS, "eviction-disk")
+        self._asked: dict[str, asyncio.Future[dict[Signal, Observation]]] = {}
+
+    @classmethod
+    def here(
+        cls, clock: Clock, kubepods: str, root_dir: str, images: ImageService
+    ) -> MachineSignals:
+        """This machine's; make it inside a running event loop."""
+        groups = group_files(clock)
+        memory, version = (groups.memory, groups.version) if groups is not None else (None, 2)
+        return cls(groups, kubepods, root_dir, images, MemoryNotices(memory, version))
+
+    async def look(self, wanted: Collection[Signal]) -> Observations:
+        """What there is of each signal that can be told."""
+        loop = asyncio.get_running_loop()
+        found = dict(await loop.run_in_executor(self._memory, self._processes, wanted, loop.time()))
+        disks = [name for name, signals in _SPACE.items() if set(signals) & set(wanted)]
+        if "imagefs" in disks and await self.layout() is None:
+            disks.remove("imagefs")
+        for space_of in await asyncio.gather(*(self._space(name) for name in disks)):
+            found |= space_of
+        return {signal: seen for signal, seen in found.items() if signal in wanted}
+
+    async def layout(self) -> Layout | None:
+        """Where images and writable layers are; None as long as the runtime does not tell."""
+        if self._layout is None:
+            try:
+                info = await self._images.image_fs_info()
+            except CRIError as error:
+                log.debug("the runtime does not tell its file systems", extra={"why": str(error)})
+                return None
+            images = [each.fs_id.mountpoint for each in info.image_filesystems[:1]]
+            layers = [each.fs_id.mountpoint for each in info.container_filesystems[:1]] or images
+            if not images or not images[0]:
+                return None
+            self._paths["imagefs"] = images[0]
+            paths = (self._root, images[0], layers[0])
+            with contextlib.suppress(OSError):
+                self._layout = layout_of(*await asyncio.to_thread(_devices, paths))
+        return self._layout
+
+    def arm(self, margins: Mapping[Signal, int]) -> None:
+        """Ask the kernel to tell when so many bytes more are used than now. Never blocks."""
+        self._notices.arm({self._group_of(signal): left for signal, left in margins.items()})
+
+    async def noticed(self, within: float) -> None:
+        """Wait until the kernel tells of too little memory; at most so many seconds."""
+        await self._notices.wait(within)
+
+    def wake(self) -> None:
+        """As if the kernel had told something."""
+        self._notices.wake()
+
+    async def close(self) -> None:
+        """Stop. A file system that does not answer is not waited for."""
+        self._notices.close()
+        self._memory.shutdown(wait=False)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def _group_of(self, signal: Signal) -> str:
+        return "/" if signal is Signal.MEMORY else self._kubepods
+
+    def _processes(self, wanted: Collection[Signal], at: float) -> dict[Signal, Observation]:
+        """Memory and tasks: what /proc and one cgroup tell."""
+        found: dict[Signal, Observation] = {}
+        if Signal.MEMORY in wanted:
+            memory = node_memory(proc_text.sizes(read_text(f"{self._proc}/meminfo")))
+            if memory is not None:
+                found[Signal.MEMORY] = Observation(*memory, at)
+        if Signal.ALLOCATABLE_MEMORY in wanted and self._groups is not None and self._kubepods:
+            stats = self._groups.stats(self._kubepods, detail=False)
+            if stats is not None and stats.limit is not None and stats.working_set is not None:
+                left = max(0, stats.limit - stats.working_set)
+                found[Signal.ALLOCATABLE_MEMORY] = Observation(left, stats.limit, at)
+        if Signal.PIDS in wanted:
+            names = ("pid_max", "threads-max")
+            told = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
+            most = min((limit for limit in told if limit is not None), default=None)
+            tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
+            if most is not None and tasks is not None:
+                found[Signal.PIDS] = Observation(most - tasks, most, at)
+        return found
+
+    async def _space(self, name: str) -> dict[Signal, Observation]:
+        loop = asyncio.get_running_loop()
+        asked = self._asked.get(name)
+        if asked is None or asked.done():
+            asked = loop.run_in_executor(
+                self._disk, _space_of, self._paths[name], _SPACE[name], loop.time()
+            )
+            self._asked[name] = asked
+        done, _ = await asyncio.wait({asked}, timeout=STATFS_WAIT_S)
+        if not done:
+            log.warning("a file system does not answer", extra={"path": self._paths[name]})
+            return {}
+        return asked.result()
+
+
+def node_memory(sizes: Mapping[str, int]) -> tuple[int, int] | None:
+    """(available, capacity) of a machine, from /proc/meminfo in bytes.
+
+    Source: docs/reference/behaviour-resources.md, ra: what the root cgroup uses is anonymous memory
+    and page cache; its inactive part is not counted. Both versions of cgroups count the same.
+    """
+    total, anonymous = sizes.get("MemTotal"), sizes.get("AnonPages")
+    if total is None or anonymous is None:
+        return None
+    cache = sum(sizes.get(name, 0) for name in ("Cached", "Buffers", "SwapCached"))
+    working_set = max(0, anonymous + cache - sizes.get("Inactive(file)", 0))
+    return total - working_set, total
+
+
+def _space_of(path: str, signals: tuple[Signal, Signal], at: float) -> dict[Signal, Observation]:
+    found = space(path, 0)
+    if found is None:
+        return {}
+    bytes_, inodes = signals
+    seen = {bytes_: Observation(found.available, found.capacity, at)}
+    if found.inodes:  # some file systems do not count them (btrfs)
+        seen[inodes] = Observation(found.inodes_free, found.inodes, at)
+    return seen
+
+
+def _devices(paths: tuple[str, str, str]) -> tuple[int, int, int]:
+    node, images, layers = (os.stat(path).st_dev for path in paths)  # noqa: PTH116 - one call each
+    return node, images, layers

@@ -1,0 +1,27 @@
+"""What pods use, collected at this moment: who goes first must not depend on old numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubeletpy.eviction.pod_use import Candidate, candidate
+from kubeletpy.pods.pod import Pod
+from kubeletpy.stats.collector import StatsCollector
+
+
+class CollectedUses:
+    """Asks a collector; ``close`` it with the event loop it was used in."""
+
+    def __init__(self, collector: StatsCollector) -> None:
+        self._collector = collector
+
+    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+        """Each pod with what it uses; ``disk``: of the disk too, which may take 2 s."""
+        reading, disks = await self._collector.at_once(disk=disk)
+        readings = {each.ref.uid: each for each in reading.pods}
+        on_disk = disks.pods if disks is not None else {}
+        return [candidate(pod, readings.get(pod.uid), on_disk.get(pod.uid)) for pod in pods]
+
+    async def close(self) -> None:
+        """Stop collecting."""
+        await self._collector.close()

@@ -1,0 +1,63 @@
+"""Real pods that fill a real file system, with bytes and with files."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.integration.eviction.eaters import STAY, bound, emptied
+from tests.integration.node.conftest import MakeNode
+from tests.integration.node.seen import status
+from tools.env.containerd import Containerd
+
+MI = 1 << 20
+
+
+@contextmanager
+def file_system(directory: Path, size: int, inodes: int) -> Iterator[None]:
+    """One of its own, on a loop device."""
+    image = directory.with_suffix(".img")
+    directory.mkdir(parents=True, exist_ok=True)
+    with image.open("wb") as file:
+        file.truncate(size)
+    subprocess.run(["mkfs.ext4", "-q", "-m0", "-N", str(inodes), str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(directory)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-R", "-l", str(directory)], check=True)
+        image.unlink()
+
+
+FULL = "dd if=/dev/zero of=/mem/f bs=1M count=70 2>/dev/null; "
+MANY = "i=0; while [ $i -lt 700 ]; do : > /mem/$i; i=$((i+1)); done; "
+
+
+def test_the_pod_that_fills_the_disk_goes(make_node: MakeNode, containerd16: Containerd) -> None:
+    node = make_node(
+        containerd16,
+        config={
+            "evictionHard": {"nodefs.available": "50Mi", "nodefs.inodesFree": "30%"},
+            "evictionPressureTransitionPeriod": "2s",
+        },
+    )
+    with file_system(node.root_dir, 100 * MI, 1024):
+        node.start()
+        try:
+            for name, script, resource in (
+                ("bytes", FULL, "ephemeral-storage"),
+                ("files", MANY, "inodes"),
+            ):
+                node.apply(bound("calm"), bound(name, script + STAY, {}), namespace="default")
+                gone = node.wait_phase("default", name, "Failed", timeout=60)
+                assert status(gone)["reason"] == "Evicted"
+                assert f"low on resource: {resource}. " in status(gone)["message"]
+                node.wait_condition("DiskPressure", "True", timeout=10)
+                node.wait_condition("DiskPressure", "False", timeout=30)
+                assert status(node.pod("default", "calm"))["phase"] == "Running"
+                emptied(node)
+        finally:
+            emptied(node)
+            node.terminate()

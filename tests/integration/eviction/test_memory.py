@@ -1,0 +1,104 @@
+"""A real pod that eats the memory of a real node."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.host.kernel_text import number
+from tests.integration.eviction.eaters import bound, emptied
+from tests.integration.node.conftest import MakeNode
+from tests.integration.node.machine import Node
+from tests.integration.node.seen import condition, status
+from tools.env.containerd import Containerd
+
+MI = 1 << 20
+ROOM = 400 * MI
+"""Memory that all pods may use."""
+THRESHOLD = 200 * MI
+MEMORY = Path("/sys/fs/cgroup/memory")
+EATER = (
+    "trap 'exit 0' TERM; i=0; while [ $i -lt 45 ]; do dd if=/dev/zero of=/mem/$i bs=8M count=1 "
+    "2>/dev/null; i=$((i+1)); sleep 0.05 & wait $!; done; while :; do sleep 1 & wait $!; done"
+)
+"""Some hundred megabytes a second, until 360 are taken."""
+
+
+def memory() -> int:
+    """Of the machine, in bytes."""
+    found = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    assert found is not None
+    return int(found[1]) << 10
+
+
+class Watch:
+    """Watches what all pods use, from its making until ``over``."""
+
+    def __init__(self, group: Path) -> None:
+        self._group = group
+        self._over = False
+        self.crossed = 0.0
+        """Unix time at which less than the threshold was left."""
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def over(self) -> None:
+        self._over = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over and not self.crossed:
+            used = number((self._group / "memory.usage_in_bytes").read_text()) or 0
+            inactive = re.search(
+                r"^total_inactive_file (\d+)", (self._group / "memory.stat").read_text(), re.M
+            )
+            assert inactive is not None
+            if ROOM - (used - int(inactive[1])) < THRESHOLD:
+                self.crossed = time.time()
+            time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def small(make_node: MakeNode, session_containerd16: Containerd) -> Node:
+    """A node that has little memory for pods."""
+    node = make_node(
+        session_containerd16,
+        config={
+            "systemReserved": {"memory": str(memory() - ROOM)},
+            "evictionHard": {"memory.available": str(THRESHOLD)},
+            "evictionPressureTransitionPeriod": "3s",
+        },
+    )
+    node.start()
+    return node
+
+
+def test_the_pod_that_eats_the_memory_goes_and_the_node_gets_well(small: Node) -> None:
+    small.apply(bound("calm"), namespace="default")
+    small.wait_running("default", "calm")
+    watch = Watch(MEMORY / small.cgroup_root.lstrip("/") / "kubepods")
+    small.apply(bound("eater", EATER, {"medium": "Memory"}), namespace="default")
+    try:
+        gone = small.wait_phase("default", "eater", "Failed")
+    finally:
+        watch.over()
+    assert watch.crossed
+    assert status(gone)["reason"] == "Evicted"
+    message = status(gone)["message"]
+    assert re.fullmatch(
+        r"The node was low on resource: memory\. Threshold quantity: 200Mi, available: \S+\. "
+        r"Container main was using \S+, request is 0, has larger consumption of memory\. ",
+        message,
+    )
+    assert condition(gone, "DisruptionTarget")["message"] == message
+    small.wait_event("default", "eater", "Evicted: The node was low on resource: memory")
+    small.wait_condition("MemoryPressure", "True", timeout=5)
+    small.wait_condition("MemoryPressure", "False", timeout=30)
+    assert status(small.pod("default", "calm"))["phase"] == "Running"
+    signal = "allocatableMemory.available"
+    assert small.metric("kubelet_evictions", eviction_signal=signal) == 1
+    emptied(small)

@@ -1,0 +1,226 @@
+"""A machine on virtual time whose memory, disk and process numbers pods eat, and a keeper on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.eviction.node_pressure import NodePressureKeeper
+from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
+from kubeletpy.eviction.ranking import Reclaim, rank
+from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
+from kubeletpy.eviction.thresholds import Rules
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import is_critical
+from kubeletpy.podworkers.protocol import KillOptions
+from tests.unit.eviction.rules import GI
+from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import EPOCH
+
+MEMORY, DISK, INODES, TASKS = 16 * GI, 100 * GI, 1_000_000, 30_000
+
+
+@dataclass
+class Eater:
+    """A pod, and what it takes more each second, from when it starts until it is gone."""
+
+    pod: Pod
+    memory: int = 0
+    disk: int = 0
+    tasks: int = 0
+    memory_a_second: float = 0.0
+    disk_a_second: float = 0.0
+    tasks_a_second: float = 0.0
+    ends_after: float = 1.0
+    """Seconds that it takes to end."""
+    started: float = 0.0
+    killed_at: float | None = None
+    stopped_at: float | None = None
+
+    def use(self, now: float) -> Use:
+        """Of it all."""
+        if self.stopped_at is not None and now >= self.stopped_at:
+            return Use()
+        age = now - self.started
+        return Use(
+            memory=int(self.memory + age * self.memory_a_second),
+            tasks=int(self.tasks + age * self.tasks_a_second),
+            disk=DiskUse(logs=(int(self.disk + age * self.disk_a_second), 1)),
+        )
+
+
+def eater(name: str, *, priority: int = 0, request: int = 0, **of: Any) -> Eater:
+    """A pod with that appetite."""
+    container = {"name": "main", "image": "i"}
+    if request:
+        container["resources"] = {"requests": {"memory": str(request)}}  # type: ignore[assignment]
+    return Eater(make_pod(name, priority=priority, containers=[container]), **of)
+
+
+@dataclass
+class Eviction:
+    """What the keeper did to a pod, and how things stood."""
+
+    at: float
+    name: str
+    options: KillOptions
+    seen: Mapping[Signal, Observation]
+    order: Mapping[Signal, list[str]]
+
+
+@dataclass
+class Machine:
+    """NodeSignals and PodUses in one."""
+
+    rules: Rules
+    eaters: list[Eater]
+    garbage: int = 0
+    """Bytes of disk that a reclaim gives back."""
+    kernel_tells: bool = False
+    evictions: list[Eviction] = field(default_factory=list)
+    events: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
+    reclaims: list[tuple[float, Reclaim]] = field(default_factory=list)
+    told: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
+    looks: list[float] = field(default_factory=list)
+    lie: Callable[[Observations], Observations] = lambda seen: seen
+    where: Layout | None = Layout.ONE
+
+    def __post_init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.keeper = self.new_keeper()
+
+    def new_keeper(self) -> NodePressureKeeper:
+        """As after a restart of the agent."""
+        self.keeper = NodePressureKeeper(
+            self.rules,
+            self,
+            self,
+            pods=lambda: [each.pod for each in self.running()],
+            kill=self.kill,
+            is_over=lambda uid: all(each.pod.uid != uid for each in self.running()),
+            reclaim=self.reclaim,
+            changed=lambda: self.told.append((self.now(), self.keeper.conditions)),
+            recorder=self,
+            clock=_Clock(),
+            node_name="n1",
+        )
+        return self.keeper
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def running(self) -> list[Eater]:
+        now = self.now()
+        return [e for e in self.eaters if e.stopped_at is None or now < e.stopped_at]
+
+    def truth(self) -> dict[Signal, Observation]:
+        """What is left."""
+        now = self.now()
+        uses = [each.use(now) for each in self.running()]
+        memory = MEMORY - sum(use.memory for use in uses)
+        disk = DISK - self.garbage - sum(use.disk.logs[0] for use in uses)
+        tasks = TASKS - sum(use.tasks for use in uses)
+        return {
+            Signal.MEMORY: Observation(max(0, memory), MEMORY, now),
+            Signal.NODEFS: Observation(max(0, disk), DISK, now),
+            Signal.PIDS: Observation(max(0, tasks), TASKS, now),
+        }
+
+    async def look(self, wanted: Collection[Signal]) -> Observations:
+        self.looks.append(self.now())
+        return self.lie({s: seen for s, seen in self.truth().items() if s in wanted})
+
+    async def layout(self) -> Layout | None:
+        return self.where
+
+    def arm(self, margins: Mapping[Signal, int]) -> None:
+        pass
+
+    async def noticed(self, within: float) -> None:
+        try:
+            async with asyncio.timeout(within):
+                await self.woken.wait()
+        except TimeoutError:
+            pass
+        self.woken.clear()
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    async def close(self) -> None:
+        pass
+
+    async def of(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
+        uids = {pod.uid for pod in pods}
+        return [c for c in self.candidates() if c.uid in uids]
+
+    def candidates(self) -> list[Candidate]:
+        now = self.now()
+        return [
+            Candidate(
+                each.pod.uid,
+                each.pod.key,
+                each.pod.spec.get("priority") or 0,
+                is_critical(each.pod),
+                _requests(each.pod),
+                use=each.use(now),
+            )
+            for each in self.running()
+        ]
+
+    async def kill(self, pod: Pod, options: KillOptions) -> None:
+        now = self.now()
+        order = {
+            signal: [r.pod.key for r in rank(self.candidates(), signal, Layout.ONE)]
+            for signal in Signal
+        }
+        self.evictions.append(Eviction(now, pod.name, options, self.truth(), order))
+        killed = next(each for each in self.eaters if each.pod.uid == pod.uid)
+        killed.killed_at = now
+        ends = min(killed.ends_after, options.grace_override or 30)
+        if killed.ends_after > 60:
+            ends = killed.ends_after
+        if killed.stopped_at is None or now + ends < killed.stopped_at:
+            killed.stopped_at = now + ends
+        await asyncio.sleep(max(0.0, killed.stopped_at - now))
+
+    async def reclaim(self, what: Reclaim) -> None:
+        await asyncio.sleep(2)
+        self.reclaims.append((self.now(), what))
+        if what is Reclaim.IMAGES:
+            self.garbage = 0
+
+    def event(
+        self,
+        involved: api.ObjectReference,
+        event_type: str,
+        reason: str,
+        message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        self.events.append((reason, message, annotations or {}))
+
+    async def runs(self, seconds: float) -> None:
+        """Have the keeper run for so long."""
+        task = asyncio.create_task(self.keeper.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.wait({task})
+
+    @property
+    def evicted(self) -> list[str]:
+        return [each.name for each in self.evictions]
+
+
+class _Clock:
+    def now(self) -> float:
+        return EPOCH + asyncio.get_running_loop().time()
+
+
+def _requests(pod: Pod) -> dict[str, int]:
+    resources: Any = pod.containers[0].get("resources") or {}
+    return {name: int(text) for name, text in (resources.get("requests") or {}).items()}

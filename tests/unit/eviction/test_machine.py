@@ -1,0 +1,155 @@
+"""What is read of a machine, against files that look like one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.eviction import machine
+from kubeletpy.eviction.machine import MachineSignals, node_memory
+from kubeletpy.eviction.notices import MemoryNotices
+from kubeletpy.eviction.signals import Layout, Signal
+from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.stats.disks import space
+
+MEMINFO = """MemTotal:       1000 kB
+MemFree:         100 kB
+MemAvailable:    700 kB
+Buffers:          20 kB
+Cached:          400 kB
+SwapCached:        5 kB
+Active(file):    150 kB
+Inactive(file):  200 kB
+AnonPages:       300 kB
+Slab:             90 kB
+"""
+
+
+class Images:
+    """A runtime that tells where it keeps images and layers, once it answers."""
+
+    def __init__(self, *layers: str, silent: int = 0) -> None:
+        self._layers = layers
+        self.silent = silent
+
+    async def image_fs_info(self) -> Any:
+        if self.silent:
+            self.silent -= 1
+            raise Unavailable("ImageFsInfo", "starting")
+
+        def of(path: str) -> cri.FilesystemUsage:
+            return cri.FilesystemUsage(fs_id=cri.FilesystemIdentifier(mountpoint=path))
+
+        images, *layers = self._layers
+        return cri.ImageFsInfoResponse(
+            image_filesystems=[of(images)], container_filesystems=[of(each) for each in layers]
+        )
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "sys/kernel").mkdir(parents=True)
+    (tmp_path / "meminfo").write_text(MEMINFO)
+    (tmp_path / "loadavg").write_text("1.36 3.49 4.53 2/3518 3715089")
+    (tmp_path / "sys/kernel/pid_max").write_text("32768\n")
+    (tmp_path / "sys/kernel/threads-max").write_text("99999\n")
+    return tmp_path
+
+
+def signals(proc: Path, images: Images | None = None) -> MachineSignals:
+    notices = MemoryNotices(None, 2, pressure=proc / "none")
+    runtime = cast(Any, images or Images(str(proc)))
+    return MachineSignals(None, "", str(proc), runtime, notices, proc=proc)
+
+
+def test_kernel_memory_and_inactive_files_do_not_count_as_used() -> None:
+    sizes = {"MemTotal": 1000, "AnonPages": 300, "Cached": 400, "Buffers": 20, "Slab": 90}
+    assert node_memory(sizes) == (280, 1000)
+    assert node_memory({**sizes, "Inactive(file)": 200}) == (480, 1000)
+    assert node_memory({}) is None
+    assert node_memory({"MemTotal": 5}) is None
+
+
+def test_a_look(proc: Path) -> None:
+    async def look() -> None:
+        of = signals(proc)
+        seen = await of.look(list(Signal))
+        memory = seen[Signal.MEMORY]
+        assert (memory.available, memory.capacity) == (475 << 10, 1000 << 10)
+        assert (seen[Signal.PIDS].available, seen[Signal.PIDS].capacity) == (32768 - 3518, 32768)
+        assert seen[Signal.NODEFS].capacity == seen[Signal.IMAGEFS].capacity > 0
+        assert Signal.ALLOCATABLE_MEMORY not in seen, "no cgroup is known"
+        assert set(await of.look([Signal.NODEFS_INODES])) == {Signal.NODEFS_INODES}
+        await of.close()
+
+    asyncio.run(look())
+
+
+def test_the_file_system_of_images_is_seen_once_the_runtime_tells_of_it(proc: Path) -> None:
+    async def look() -> None:
+        of = signals(proc, Images(str(proc), str(proc), silent=1))
+        assert await of.look([Signal.IMAGEFS]) == {}
+        assert Signal.IMAGEFS in await of.look([Signal.IMAGEFS])
+        assert await of.layout() is Layout.ONE
+        await of.close()
+
+    asyncio.run(look())
+
+
+def test_devices_tell_what_is_apart(proc: Path) -> None:
+    assert Path("/dev/shm").stat().st_dev != proc.stat().st_dev
+
+    async def look() -> None:
+        for where, layout in (
+            (("/dev/shm",), Layout.APART),
+            (("/dev/shm", str(proc)), Layout.SPLIT),
+            ((str(proc), str(proc)), Layout.ONE),
+        ):
+            of = signals(proc, Images(*where))
+            assert await of.layout() is layout
+            await of.close()
+
+    asyncio.run(look())
+
+
+def test_a_file_system_that_hangs_keeps_nobody_waiting(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    asked: list[str] = []
+    real = space
+
+    def hangs(path: str, at: int) -> Any:
+        asked.append(path)
+        answers.wait()
+        return real(path, at)
+
+    monkeypatch.setattr(machine, "space", hangs)
+    monkeypatch.setattr(machine, "STATFS_WAIT_S", 0.05)
+
+    async def look() -> None:
+        of = signals(proc)
+        for _ in range(3):
+            seen = await of.look([Signal.MEMORY, Signal.NODEFS])
+            assert set(seen) == {Signal.MEMORY}
+        assert len(asked) == 1, "it is not asked again before it has answered"
+        answers.set()
+        monkeypatch.setattr(machine, "STATFS_WAIT_S", 5)
+        assert set(await of.look([Signal.NODEFS])) == {Signal.NODEFS}
+        await of.close()
+
+    asyncio.run(look())
+
+
+def test_without_files_nothing_is_seen(tmp_path: Path) -> None:
+    async def look() -> None:
+        of = signals(tmp_path)
+        assert await of.look([Signal.MEMORY, Signal.PIDS]) == {}
+        await of.close()
+
+    asyncio.run(look())

@@ -1,0 +1,273 @@
+"""A machine that pods eat, on virtual time: who goes, when, and what the node tells meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from kubeletpy.eviction.ranking import Reclaim
+from kubeletpy.eviction.signals import Layout, Observation, Observations, Signal
+from kubeletpy.podworkers.protocol import KillOptions
+from tests.unit.eviction.machine import MEMORY, Eater, Machine, eater
+from tests.unit.eviction.rules import GI, MI, rules
+from tests.unit.podworkers.builders import make_static
+from tests.virtual_time import on_virtual_time
+
+HARD = rules(
+    evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi", "pid.available": "1000"},
+    enforceNodeAllocatable=[],
+)
+SOFT = rules(
+    evictionHard={"memory.available": "512Mi"},
+    evictionSoft={"memory.available": "2Gi"},
+    evictionSoftGracePeriod={"memory.available": "30s"},
+    evictionMaxPodGracePeriod=60,
+    enforceNodeAllocatable=[],
+)
+
+
+@pytest.mark.parametrize("a_second", [10 * MI, 256 * MI, GI, 2 * GI])
+@on_virtual_time
+async def test_the_eater_goes_within_a_second_of_the_crossing(a_second: int) -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI), eater("eater", memory_a_second=a_second)])
+    crossed = (MEMORY - 2 * GI) / a_second
+    await machine.runs(crossed + 60)
+    (only,) = machine.evictions
+    assert only.name == "eater"
+    assert 0 <= only.at - crossed < 1
+    assert only.options.grace_override == 1
+    assert only.options.evict
+    assert machine.truth()[Signal.MEMORY].available == MEMORY - GI
+    reasons = [reason for reason, _, _ in machine.events]
+    assert reasons == ["EvictionThresholdMet", "Evicted"]
+    assert machine.events[0][1] == "Attempting to reclaim memory"
+    assert machine.events[1][2] == {
+        "offending_containers": "",
+        "offending_containers_usage": "",
+        "starved_resource": "memory",
+    }
+
+
+@on_virtual_time
+async def test_a_quiet_node_is_looked_at_every_ten_seconds() -> None:
+    machine = Machine(rules(), [eater("calm", memory=GI)])
+    await machine.runs(601)
+    assert len(machine.looks) <= 62
+
+
+@on_virtual_time
+async def test_the_condition_is_told_and_held() -> None:
+    machine = Machine(HARD, [eater("eater", memory=MEMORY - GI + 1)])
+    await machine.runs(310)
+    (raised, one), (ended, none) = machine.told
+    assert (one, none) == (("MemoryPressure",), ())
+    assert raised < 1
+    assert 300 <= ended - raised < 303
+
+
+@on_virtual_time
+async def test_disk_is_cleared_up_before_any_pod_goes() -> None:
+    machine = Machine(HARD, [eater("writer", disk=80 * GI)], garbage=15 * GI)
+    await machine.runs(60)
+    assert machine.evicted == []
+    assert [what for _, what in machine.reclaims] == [Reclaim.CONTAINERS, Reclaim.IMAGES]
+    assert machine.told[0][1] == ("DiskPressure",)
+    (done,) = machine.keeper.done
+    assert done.helped
+    assert done.pod is None
+
+
+@on_virtual_time
+async def test_a_pod_goes_when_clearing_up_does_not_help() -> None:
+    machine = Machine(
+        HARD, [eater("writer", disk=85 * GI), eater("other", disk=5 * GI + 1)], garbage=GI
+    )
+    await machine.runs(60)
+    assert machine.evicted == ["writer"]
+    assert len(machine.reclaims) == 2
+
+
+@on_virtual_time
+async def test_memory_is_not_kept_waiting_by_a_reclaim_of_disk() -> None:
+    machine = Machine(
+        HARD, [eater("writer", disk=91 * GI), eater("eater", memory_a_second=GI)], garbage=GI
+    )
+    slow = asyncio.Event()
+
+    async def reclaim(what: Reclaim) -> None:
+        await slow.wait()
+
+    machine.reclaim = reclaim  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(40)
+    assert machine.evicted == ["eater"]
+
+
+@on_virtual_time
+async def test_nothing_is_done_about_disks_of_which_the_layout_is_not_known() -> None:
+    machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=None)
+    await machine.runs(60)
+    assert (machine.evicted, machine.reclaims) == ([], [])
+    assert machine.told[0][1] == ("DiskPressure",)
+
+
+@on_virtual_time
+async def test_with_images_apart_nothing_is_cleared_up_for_the_node() -> None:
+    machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=Layout.APART)
+    await machine.runs(30)
+    assert machine.evicted == ["writer"]
+    assert machine.reclaims == []
+
+
+@on_virtual_time
+async def test_process_numbers() -> None:
+    machine = Machine(HARD, [eater("calm", tasks=50), eater("forker", tasks_a_second=900)])
+    await machine.runs(60)
+    assert machine.evicted == ["forker"]
+    assert machine.told[0][1] == ("PIDPressure",)
+
+
+@on_virtual_time
+async def test_never_a_static_or_critical_pod() -> None:
+    critical = eater("critical", priority=2_000_000_000, memory=15 * GI)
+    static = Eater(make_static("static"), memory=GI)
+    machine = Machine(HARD, [critical, static])
+    await machine.runs(120)
+    assert machine.evicted == []
+
+
+@on_virtual_time
+async def test_no_second_pod_while_the_first_one_ends() -> None:
+    first = eater("first", memory=10 * GI, ends_after=1.0)
+    machine = Machine(HARD, [first, eater("second", memory=5 * GI + 1)])
+    await machine.runs(120)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_one_that_does_not_end_is_given_up_and_the_next_goes() -> None:
+    stuck = eater("stuck", memory=10 * GI, ends_after=1e6)
+    machine = Machine(HARD, [stuck, eater("second", memory=6 * GI)])
+    await machine.runs(120)
+    assert machine.evicted == ["stuck", "second"]
+    assert machine.evictions[1].at - machine.evictions[0].at >= 30
+
+
+@on_virtual_time
+async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
+    machine = Machine(SOFT, [eater("eater", memory=15 * GI, ends_after=20)])
+    await machine.runs(100)
+    (only,) = machine.evictions
+    assert only.options.grace_override == 30, "the pod's own, below evictionMaxPodGracePeriod"
+    assert 30 <= only.at < 33
+    assert machine.told[0][0] < 1, "the condition is told at once"
+
+
+@on_virtual_time
+async def test_a_hard_threshold_shortens_the_grace_of_a_soft_one() -> None:
+    growing = eater("eater", memory=14 * GI + 100 * MI, ends_after=30)
+    growing.memory_a_second = 40 * MI
+    machine = Machine(SOFT, [growing])
+    await machine.runs(100)
+    assert [each.options.grace_override for each in machine.evictions] == [30, 1]
+    assert growing.stopped_at is not None
+    assert growing.stopped_at - machine.evictions[1].at == pytest.approx(1.0)
+
+
+@on_virtual_time
+async def test_numbers_that_jump_or_can_not_be_evict_nobody() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    chance = random.Random(7)
+
+    def lie(seen: Observations) -> Observations:
+        now = asyncio.get_running_loop().time()
+        kind = chance.choice(["jump", "negative", "gone", "old", "whole", "true"])
+        if kind == "jump" and lie_before[-1] != "jump":
+            lie_before.append(kind)
+            return {s: Observation(0, each.capacity, now) for s, each in seen.items()}
+        lie_before.append(kind)
+        return {
+            "negative": {s: Observation(-5, each.capacity, now) for s, each in seen.items()},
+            "gone": {},
+            "old": {s: Observation(0, each.capacity, now - 100) for s, each in seen.items()},
+            "whole": {s: Observation(0, 0, now) for s, each in seen.items()},
+        }.get(kind, seen)
+
+    lie_before = [""]
+    machine.lie = lie
+    await machine.runs(3600)
+    assert machine.evicted == []
+    assert machine.told == []
+    assert len(lie_before) > 300
+
+
+@on_virtual_time
+async def test_a_round_that_fails_is_not_the_last() -> None:
+    machine = Machine(HARD, [eater("eater", memory=MEMORY)])
+    failures = [OSError("proc"), OSError("proc")]
+
+    async def kill(pod: object, options: KillOptions) -> None:
+        if failures:
+            raise failures.pop()
+        await Machine.kill(machine, machine.eaters[0].pod, options)
+
+    machine.kill = kill  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(60)
+    assert machine.evicted == ["eater"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@on_virtual_time
+async def test_any_machine(seed: int) -> None:
+    """Pods of all kinds eat, the agent is killed now and then: what must always hold."""
+    chance = random.Random(seed)
+    eaters = [_drawn(chance, number) for number in range(chance.randint(1, 12))]
+    machine = Machine(HARD, eaters, garbage=chance.randint(0, 40) * GI)
+    for _ in range(chance.randint(1, 4)):
+        await machine.runs(chance.uniform(0.01, 60))
+        machine.new_keeper()
+    await machine.runs(900)
+    for one in machine.evictions:
+        crossed = [
+            t.signal
+            for t in HARD.thresholds
+            if one.seen[t.signal].available < t.amount.of(one.seen[t.signal].capacity)
+        ]
+        assert crossed, "never above the thresholds"
+        firsts = set()
+        for signal in crossed:
+            left = [key for key in one.order[signal] if not _critical(machine, key)]
+            firsts.add(left[0])
+        assert f"default/{one.name}" in firsts, "never the wrong one first"
+    truth = machine.truth()
+    blameless = all(_critical(machine, each.pod.key) for each in machine.running())
+    for threshold in HARD.thresholds:
+        seen = truth[threshold.signal]
+        assert blameless or seen.available >= threshold.amount.of(seen.capacity), "it gets well"
+    changes = [told for _, told in machine.told]
+    assert len(changes) <= 2 * (len(machine.evictions) + len(machine.reclaims) + 8)
+
+
+def _critical(machine: Machine, key: str) -> bool:
+    (pod,) = (each.pod for each in machine.eaters if each.pod.key == key)
+    return (pod.spec.get("priority") or 0) >= 2_000_000_000
+
+
+def _drawn(chance: random.Random, number: int) -> Eater:
+    rates = {
+        "memory_a_second": chance.choice([0, 0, 1, 20, 300]) * MI,
+        "disk_a_second": chance.choice([0, 0, 10, 200]) * MI,
+        "tasks_a_second": chance.choice([0, 0, 0, 5, 400]),
+    }
+    critical = chance.random() < 0.1
+    return eater(
+        f"p{number}",
+        priority=2_000_000_000 if critical else chance.choice([0, 0, 5]),
+        request=chance.choice([0, GI]),
+        memory=chance.randint(0, 3 * GI),
+        ends_after=chance.choice([0.0, 0.5, 1.0]),
+        **({} if critical else rates),
+    )
