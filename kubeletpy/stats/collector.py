@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kubeletpy.clock import Clock
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.remote.errors import CRIError, Unimplemented
+from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.stats import disk_plan, from_cri
@@ -70,6 +70,8 @@ class StatsCollector:
         self._usage = Shared(lambda: self._collect(detail=False))
         self._detail = Shared(lambda: self._collect(detail=True))
         self._disks = Shared(self._measure)
+        self._silent = False
+        """The runtime has been said to give no stats."""
 
     async def usage(self) -> Reading:
         """Cpu, memory and swap. A runtime that fails is reported in ``Reading.problem``."""
@@ -143,13 +145,20 @@ class StatsCollector:
         try:
             if wanted:
                 try:
-                    return from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats()), ""
-                except Unimplemented:
-                    log.debug("the runtime has no stats of sandboxes")
-            return from_cri.from_containers(await runtime.list_container_stats()), ""
+                    said = from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats())
+                except (Unimplemented, ResourceExhausted) as error:
+                    log.debug("no stats of sandboxes to be had", extra={"why": str(error)})
+                else:
+                    self._silent = False
+                    return said, ""
+            said = from_cri.from_containers(await runtime.list_container_stats())
         except CRIError as error:
-            log.warning("the runtime gives no stats", extra={"why": str(error)})
+            level = logging.DEBUG if self._silent else logging.WARNING
+            self._silent = True
+            log.log(level, "the runtime gives no stats", extra={"why": str(error)})
             return None, str(error)
+        self._silent = False
+        return said, ""
 
     async def _measure(self) -> Disks:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.stats import disk_plan, from_cri
@@ -151,11 +151,14 @@ class StorageMeter:
         if not pods:
             return {}
         try:
-            said = await self._stats(pods)
+            said, too_large = await self._stats(pods)
         except CRIError as error:
             self._say(error)
             return {}
-        self._silent = False
+        if too_large is not None:
+            self._say(too_large)
+        else:
+            self._silent = False
         containers = from_cri.from_containers(said).containers
         found: dict[str, dict[str, int]] = {}
         for pod in pods:
@@ -165,13 +168,37 @@ class StorageMeter:
                     found.setdefault(pod.ref.uid, {})[container.name] = reported.layer.used or 0
         return found
 
-    async def _stats(self, pods: list[RunningPod]) -> Iterable[cri.ContainerStats]:
-        runtime = self._from.runtime
+    async def _stats(
+        self, pods: list[RunningPod]
+    ) -> tuple[list[cri.ContainerStats], ResourceExhausted | None]:
+        """And why one of the pods is left out: what its owner wrote makes its answer too large.
+
+        Other pods' annotations must not keep a pod from being measured: where the answer for all
+        is too large, the runtime is asked for one pod after the other.
+        """
         if len(pods) > ASKED_ONE_BY_ONE:
-            return await runtime.list_container_stats()
-        filters = [cri.ContainerStatsFilter(pod_sandbox_id=pod.sandbox.id) for pod in pods]
-        answers = await asyncio.gather(*(runtime.list_container_stats(each) for each in filters))
-        return [stats for answer in answers for stats in answer]
+            try:
+                return list(await self._from.runtime.list_container_stats()), None
+            except ResourceExhausted as error:
+                log.debug("pods are asked for one by one", extra={"why": str(error)})
+        said: list[cri.ContainerStats] = []
+        too_large: ResourceExhausted | None = None
+        for start in range(0, len(pods), ASKED_ONE_BY_ONE):
+            some = pods[start : start + ASKED_ONE_BY_ONE]
+            for answer in await asyncio.gather(*(self._stats_of(pod) for pod in some)):
+                if isinstance(answer, ResourceExhausted):
+                    too_large = answer
+                else:
+                    said += answer
+        return said, too_large
+
+    async def _stats_of(self, pod: RunningPod) -> Sequence[cri.ContainerStats] | ResourceExhausted:
+        try:
+            return await self._from.runtime.list_container_stats(
+                cri.ContainerStatsFilter(pod_sandbox_id=pod.sandbox.id)
+            )
+        except ResourceExhausted as error:
+            return error
 
     async def _layers_apart(self) -> bool:
         """Whether images and layers are elsewhere than the node's files; asked until it is known.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, SandboxStatus
-from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.errors import ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats import views
 from kubeletpy.stats.cadvisor import Machine as Facts
@@ -166,6 +166,22 @@ def test_a_runtime_that_fails_takes_only_its_own_numbers(
     assert "down" in detail.problem
     assert detail.pods[0].containers[0].stats.working_set == 7000
     assert detail.pods[0].containers[0].layer is None
+
+
+def test_stats_that_are_too_large_are_done_without_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = ResourceExhausted("ListPodSandboxStats", "larger than max")
+    machine = Machine(tmp_path, Runtime(sandboxes=large, containers=[told("u1xa")]))
+    machine.add("u1", "a")
+    usage, _ = _usage(machine, prefer_runtime=True)
+    assert usage.pods[0].containers[0].stats.cpu_ns == 9
+    machine.runtime.containers = large
+    caplog.clear()
+    usage, detail = _usage(machine, prefer_runtime=True)
+    assert "larger" in usage.problem and "larger" in detail.problem
+    assert usage.pods[0].containers[0].stats.working_set == 7000
+    assert [each.levelname for each in caplog.records if "no stats" in each.message] == ["WARNING"]
 
 
 def test_only_what_runs_and_one_of_each_name(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kubeletpy.pods.runtime_status import (
     PodRuntimeStatus,
     SandboxStatus,
 )
-from kubeletpy.remote.errors import CRIError, Unavailable
+from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats.disk_plan import PodStorage, pod_storage
 from kubeletpy.stats.disks import DiskMeter
@@ -55,6 +55,7 @@ class Runtime:
     def __init__(self, mountpoint: Path) -> None:
         self.mountpoint = mountpoint
         self.error: CRIError | None = None
+        self.too_large: set[str | None] = set()
         self.asked: list[str | None] = []
         self.file_systems = 0
 
@@ -62,6 +63,8 @@ class Runtime:
         self, filter: cri.ContainerStatsFilter | None = None
     ) -> Sequence[cri.ContainerStats]:
         self.asked.append(filter.pod_sandbox_id if filter is not None else None)
+        if self.asked[-1] in self.too_large:
+            raise ResourceExhausted("ListContainerStats", "larger than max")
         if self.error is not None:
             raise self.error
         uids = [filter.pod_sandbox_id] if filter is not None else ["sb-u0", "sb-u1", "sb-other"]
@@ -167,6 +170,23 @@ async def test_about_many_pods_the_runtime_is_asked_once(tmp_path: Path) -> None
     assert node.runtime.asked == [None]
     assert found["u1"].containers["main"] >= 70_000
     assert found["u2"].containers["main"] < 70_000, "the runtime said nothing of it"
+    await node.meter.close()
+
+
+async def test_where_the_answer_for_all_is_too_large_each_pod_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(tmp_path, ASKED_ONE_BY_ONE + 2)
+    node.runtime.too_large = {None}
+    found = await node.meter.measure(dict.fromkeys(node.pods, True))
+    assert sorted(map(str, node.runtime.asked)) == ["None", *(f"sb-{uid}" for uid in node.pods)]
+    assert all(each.containers["main"] >= 70_000 for each in found.values())
+    assert not caplog.records
+    node.runtime.too_large.add("sb-u1")
+    for _ in range(3):
+        found = await node.meter.measure(dict.fromkeys(node.pods, True))
+        assert {uid for uid in found if found[uid].containers["main"] < 70_000} == {"u1"}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     await node.meter.close()
 
 
