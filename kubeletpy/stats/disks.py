@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeletpy.clock import Clock
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.group_files import read_text
 from kubeletpy.stats.tree_walk import walk
@@ -54,6 +55,8 @@ class DiskMeter:
         self._known: dict[str, _Known] = {}
         self._work: asyncio.Task[None] | None = None
         self._closed = False
+        self._thread = PatientThreads(1)
+        """Apart: pods make trees that take minutes, and pods start by other threads."""
 
     async def measure(self, paths: Iterable[str]) -> dict[str, TreeUse]:
         """What trees take, as far as it is known within PATIENCE_S; what is not there is left out.
@@ -80,9 +83,10 @@ class DiskMeter:
         }
 
     async def _measure(self, paths: list[str]) -> None:
-        time = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
         for start in range(0, len(paths), BATCH):
-            self._known |= await asyncio.to_thread(self._some, paths[start : start + BATCH], time)
+            some = paths[start : start + BATCH]
+            self._known |= await loop.run_in_executor(self._thread, self._some, some, loop.time)
 
     def _some(self, paths: list[str], time: Callable[[], float]) -> dict[str, _Known]:
         found: dict[str, _Known] = {}

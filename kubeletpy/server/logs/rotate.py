@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
 from kubeletpy.host.below import open_folder_of
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
@@ -75,6 +76,8 @@ class LogRotator:
         self._settings = settings
         self._clock = clock
         self._slots = asyncio.Semaphore(settings.workers)
+        self._threads = PatientThreads(settings.workers + 1)
+        """Apart: compressing what containers wrote takes long, and pods start by other threads."""
 
     async def run(self) -> None:
         """Look at the logs now and then, until cancelled."""
@@ -90,7 +93,7 @@ class LogRotator:
     async def look(self) -> None:
         """One pass over the running containers."""
         logs = self._logs()
-        due = await asyncio.to_thread(self._due, logs)
+        due = await self._threads.run(self._due, logs)
         await asyncio.gather(*(self._rotate(container, logs[container]) for container in due))
 
     def _logs(self) -> dict[str, str]:
@@ -120,12 +123,12 @@ class LogRotator:
     async def _rotate(self, container: str, path: str) -> None:
         async with self._slots:
             try:
-                rotated = await asyncio.to_thread(self._make_room, path)
+                rotated = await self._threads.run(self._make_room, path)
                 try:
                     await self._runtime.reopen_container_log(container)
                 except BaseException:
                     if rotated:
-                        await asyncio.to_thread(self._give_back, path, rotated)
+                        await self._threads.run(self._give_back, path, rotated)
                     raise
             except (OSError, CRIError) as error:
                 log.warning("a log can't be rotated", extra={"path": path, "why": str(error)})
