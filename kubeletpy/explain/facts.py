@@ -13,7 +13,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
-from kubeletpy.podworkers.history import HistoryEntry, LastStep
+from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.status.write_problem import WriteProblem
@@ -37,8 +37,8 @@ class PodFacts:
     status: api.PodStatus = field(default_factory=api.PodStatus)
     runtime: PodRuntimeStatus | None = None
     history: tuple[HistoryEntry, ...] = ()
-    last_step: LastStep | None = None
-    next_step_at: float | None = None
+    last_sync: LastSync | None = None
+    next_sync_at: float | None = None
     start_errors: Mapping[str, StartError] = field(default_factory=dict)
     write_problem: WriteProblem | None = None
     trace: PodTrace | None = None

@@ -53,7 +53,7 @@ def line(facts: PodFacts) -> PodLine:
 
 
 def _worker(facts: PodFacts) -> WorkerView:
-    record, last = facts.record, facts.last_step
+    record, last = facts.record, facts.last_sync
     error = "" if last is None or last.outcome is None else one_line(last.outcome.error)
     if record is None:
         return WorkerView(WorkerState.NONE, None, "", None, None, last.at if last else None, error)
@@ -62,8 +62,8 @@ def _worker(facts: PodFacts) -> WorkerView:
         since=_since(record),
         step="" if record.running is None else record.running.value,
         grace=record.grace,
-        next_step_at=facts.next_step_at,
-        last_step_at=last.at if last else None,
+        next_sync_at=facts.next_sync_at,
+        last_sync_at=last.at if last else None,
         last_error=error,
     )
 

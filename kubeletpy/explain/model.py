@@ -170,8 +170,8 @@ class WorkerView:
     """The stage whose sync is running; empty between two syncs."""
     grace: int | None
     """Seconds that an ending pod has."""
-    next_step_at: float | None
-    last_step_at: float | None
+    next_sync_at: float | None
+    last_sync_at: float | None
     last_error: str
 
 

@@ -82,9 +82,9 @@ def _facts(view: View, now: float) -> str:
     ):
         state += f", grace period {worker['grace']}s"
     rows = [("Worker", state)]
-    if worker["next_step_at"] is not None:
+    if worker["next_sync_at"] is not None:
         rows.append(
-            ("Next look", f"{until(worker['next_step_at'], now)}, or when something happens")
+            ("Next look", f"{until(worker['next_sync_at'], now)}, or when something happens")
         )
     ready = "Ready" if view["ready"] else "not Ready"
     rows.append(("Status", f"{view['phase']}, {ready}"))

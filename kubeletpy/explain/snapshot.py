@@ -83,7 +83,7 @@ class Snapshots:
         pod = current[0] if current else record.pod if record else None
         entry = self._cache.get(uid)
         namespace, name = self._name(uid)
-        wait = self._workers.next_step_in(uid)
+        wait = self._workers.next_sync_in(uid)
         status = self._statuses.get_status(uid)
         return PodFacts(
             now=now,
@@ -97,8 +97,8 @@ class Snapshots:
             status=status if status is not None else pod.status if pod is not None else {},
             runtime=entry.status if entry else None,
             history=self._workers.notes.history.of(uid),
-            last_step=self._workers.notes.last.get(uid),
-            next_step_at=None if wait is None else now + wait,
+            last_sync=self._workers.notes.last.get(uid),
+            next_sync_at=None if wait is None else now + wait,
             start_errors=dict(self._reasons.get(uid)),
             write_problem=self._statuses.problem(uid),
             trace=self._workers.traces.of(uid),

@@ -111,7 +111,7 @@ def _call(kind: WaitKind, action: Action) -> Wait:
 
 
 def _failed_step(facts: PodFacts) -> Iterator[Wait]:
-    last, record = facts.last_step, facts.record
+    last, record = facts.last_sync, facts.record
     if last is None or last.outcome is None or not last.outcome.error:
         return
     if record is not None and record.stage is not last.stage:
@@ -120,7 +120,7 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
     if step in (None, Step.RUNTIME) and facts.start_errors:
         return  # what failed is reported container by container
     kind = WaitKind.RETRY if step is None else _STEP_KINDS.get(step, WaitKind.RETRY)
-    yield Wait(kind, "", one_line(last.outcome.error), last.at, facts.next_step_at)
+    yield Wait(kind, "", one_line(last.outcome.error), last.at, facts.next_sync_at)
 
 
 def _starts(facts: PodFacts) -> Iterator[Wait]:
@@ -129,7 +129,7 @@ def _starts(facts: PodFacts) -> Iterator[Wait]:
 
 
 def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
-    due = error.retry_at if error.retry_at is not None else facts.next_step_at
+    due = error.retry_at if error.retry_at is not None else facts.next_sync_at
     if error.code == CRASH_LOOP:
         kind = WaitKind.CRASH_BACKOFF
     elif error.code in _IMAGE_BACKOFFS:

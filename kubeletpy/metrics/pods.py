@@ -87,15 +87,15 @@ class PodWorkerMetrics:
         )
 
     def pod_taken_on(self, containers: int) -> None:
-        """A pod of so many regular containers has its first step."""
+        """A pod of so many regular containers has its first sync."""
         self.containers_per_pod_count.observe(containers)
 
-    def step_done(self, operation: str, seconds: float) -> None:
-        """A worker's step ended ``seconds`` after the message that caused it."""
+    def sync_done(self, operation: str, seconds: float) -> None:
+        """A worker's sync ended ``seconds`` after the message that caused it."""
         self.pod_worker_duration.labels(operation).observe(seconds)
 
     def worker_started(self, seconds: float) -> None:
-        """A pod's first step began ``seconds`` after the pod was first seen."""
+        """A pod's first sync began ``seconds`` after the pod was first seen."""
         self.pod_worker_start_duration.observe(seconds)
 
     def pod_running(self, seconds: float) -> None:

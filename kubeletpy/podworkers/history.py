@@ -67,8 +67,8 @@ class DecisionHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class LastStep:
-    """How a worker's step ended."""
+class LastSync:
+    """How a worker's sync ended."""
 
     stage: Stage
     outcome: SyncOutcome | None

@@ -26,7 +26,7 @@ def first_sight(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
 
 
 def is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
-    """Whether the step in flight is to be cut short: the pod is to end, or to end sooner."""
+    """Whether the sync in flight is to be cut short: the pod is to end, or to end sooner."""
     if record.running is Stage.SYNC:
         return record.termination_requested and not before.termination_requested
     shorter = before.grace is not None and record.grace is not None and record.grace < before.grace
@@ -65,7 +65,7 @@ def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | Non
 
 
 def next_work(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
-    """What the next step works from: the newest message, and the time of the oldest that waits."""
+    """What the next sync works from: the newest message, and the time of the oldest that waits."""
     earliest = update.received_at
     if record.pending is not None and record.pending.received_at:
         earliest = min(earliest, record.pending.received_at) or record.pending.received_at

@@ -12,15 +12,15 @@ class WorkerMetrics(Protocol):
     """Seconds are of the event loop's clock."""
 
     def pod_taken_on(self, containers: int) -> None:
-        """kubelet_containers_per_pod_count: regular containers of a pod at its first step."""
+        """kubelet_containers_per_pod_count: regular containers of a pod at its first sync."""
         ...
 
-    def step_done(self, operation: str, seconds: float) -> None:
-        """kubelet_pod_worker_duration_seconds{operation_type}: message to end of its step."""
+    def sync_done(self, operation: str, seconds: float) -> None:
+        """kubelet_pod_worker_duration_seconds{operation_type}: message to end of its sync."""
         ...
 
     def worker_started(self, seconds: float) -> None:
-        """kubelet_pod_worker_start_duration_seconds: pod first seen to its first step."""
+        """kubelet_pod_worker_start_duration_seconds: pod first seen to its first sync."""
         ...
 
     def pod_running(self, seconds: float) -> None:
@@ -34,7 +34,7 @@ class NoWorkerMetrics:
     def pod_taken_on(self, containers: int) -> None:
         """Do nothing."""
 
-    def step_done(self, operation: str, seconds: float) -> None:
+    def sync_done(self, operation: str, seconds: float) -> None:
         """Do nothing."""
 
     def worker_started(self, seconds: float) -> None:

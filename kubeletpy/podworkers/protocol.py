@@ -1,4 +1,4 @@
-"""What pod workers are sent, what a step leaves behind, and how statuses are composed. Pure."""
+"""What pod workers are sent, what a sync leaves behind, and how statuses are composed. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PodUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """What one worker step leaves behind."""
+    """What one worker run leaves behind."""
 
     terminal: bool = False
     """The pod has run to its end: terminate it."""
@@ -73,7 +73,7 @@ class SyncOutcome:
 
 
 class PodStatuses(Protocol):
-    """What a worker shows of its pod besides its steps."""
+    """What a worker shows of its pod besides its syncs."""
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
         """Compose the status again from what is known, if there is one already."""

@@ -28,7 +28,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the next step works from."""
+    """What the next sync works from."""
 
     type: UpdateType
     pod: Pod | None
@@ -47,9 +47,9 @@ class WorkerRecord:
     pending: Work | None = None
     """The one slot for messages: the newest wins."""
     active: Work | None = None
-    """What the last step worked from."""
+    """What the last sync worked from."""
     running: Stage | None = None
-    """The step in flight."""
+    """The sync in flight."""
     first_seen_at: float = 0.0
     started_at: float | None = None
     terminating_at: float | None = None
@@ -107,10 +107,10 @@ class UpdateArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class StepEnded:
-    """A step is over. ``outcome`` is None when it was cut short.
+class SyncEnded:
+    """A sync is over. ``outcome`` is None when it was cut short.
 
-    ``jitter`` in [0, 0.5] stretches the wait until the next step.
+    ``jitter`` in [0, 0.5] stretches the wait until the next sync.
     """
 
     uid: str
@@ -148,18 +148,18 @@ class StatusOutdated:
 
 @dataclass(frozen=True, slots=True)
 class PodRejected:
-    """This node refuses to run a pod; there is no step for it."""
+    """This node refuses to run a pod; there is no sync for it."""
 
     pod: Pod
     rejection: Rejection
 
 
-Event = UpdateArrived | StepEnded | TimerFired | DesiredPods | StatusOutdated | PodRejected
+Event = UpdateArrived | SyncEnded | TimerFired | DesiredPods | StatusOutdated | PodRejected
 
 
 @dataclass(frozen=True, slots=True)
-class RunStep:
-    """Carry out one step; StepEnded must follow."""
+class RunSync:
+    """Carry out one sync; SyncEnded must follow."""
 
     uid: str
     stage: Stage
@@ -170,14 +170,14 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Cut short what the step in flight waits for: the pod is to end, or to end sooner."""
+    """Cut short what the sync in flight waits for: the pod is to end, or to end sooner."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class WakeAfter:
-    """Send TimerFired after ``delay`` seconds, unless a step runs earlier."""
+    """Send TimerFired after ``delay`` seconds, unless a sync runs earlier."""
 
     uid: str
     delay: float
@@ -206,7 +206,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class RefreshStatus:
-    """Compose the pod's status again, now, whether or not a step runs."""
+    """Compose the pod's status again, now, whether or not a sync runs."""
 
     pod: Pod
     mirror: Pod | None
@@ -222,7 +222,7 @@ class ShowRejection:
 
 
 Effect = (
-    RunStep
+    RunSync
     | Interrupt
     | WakeAfter
     | Terminated

@@ -15,13 +15,13 @@ MIN_GRACE = 1
 
 SHORTEST_WAIT = 0.001
 AFTER_DUE = 0.1
-"""Seconds until the next try when the time to retry had passed before the step ended: a step that
+"""Seconds until the next try when the time to retry had passed before the sync ended: a sync that
 keeps asking for a time in the past must not spin."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueSettings:
-    """Seconds between steps; each but the end of a backoff is stretched by a jitter of 1..1.5."""
+    """Seconds between syncs; each but the end of a backoff is stretched by a jitter of 1..1.5."""
 
     sync_frequency: float = 60.0
     error_backoff: float = 10.0
@@ -40,7 +40,7 @@ def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
 def requeue_delay(
     outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
 ) -> float:
-    """Seconds until the next step if nothing happens before."""
+    """Seconds until the next sync if nothing happens before."""
     delay = _without_deadline(outcome, now, jitter, settings)
     if outcome is None or outcome.deadline is None:
         return delay

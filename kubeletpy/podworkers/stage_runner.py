@@ -1,6 +1,6 @@
-"""One step of a pod worker: finds the pod's status and hands both to the syncer.
+"""One sync of a pod worker: finds the pod's status and hands both to the syncer.
 
-Must never decide which step comes next, nor keep anything between steps.
+Must never decide which sync comes next, nor keep anything between syncs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import RunStep, Stage
+from kubeletpy.podworkers.records import RunSync, Stage
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.remote.errors import CRIError
@@ -21,8 +21,8 @@ from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import Traces, phase
 
 
-class StepRunner:
-    """Runs steps; ``ends`` says of a uid whether its sync is to give up for its end."""
+class StageRunner:
+    """Runs syncs; ``ends`` says of a uid whether its sync is to give up for its end."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class StepRunner:
         self._traces = traces
         self._ends = ends
 
-    async def run(self, step: RunStep) -> SyncOutcome:
-        """One step of a pod: its status first, then what the stage is."""
-        work, uid = step.work, step.uid
+    async def run(self, run: RunSync) -> SyncOutcome:
+        """One sync of a pod: its status first, then what the stage is."""
+        work, uid = run.work, run.uid
         named = work.pod or work.runtime_pod
         assert named is not None
         trace = self._traces.enter(uid, named.namespace, named.name)
-        if step.stage is not Stage.SYNC:
+        if run.stage is not Stage.SYNC:
             trace.ending()
         if work.pod is None:
             assert work.runtime_pod is not None
@@ -59,7 +59,7 @@ class StepRunner:
             message = f"error determining status: {error}"
             self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
             return SyncOutcome(error=message)
-        match step.stage:
+        match run.stage:
             case Stage.SYNC:
                 return await self._syncer.sync_pod(
                     pod,
@@ -69,7 +69,7 @@ class StepRunner:
                 )
             case Stage.TERMINATING:
                 return await self._syncer.sync_terminating_pod(
-                    pod, status, step.grace, step.status_override
+                    pod, status, run.grace, run.status_override
                 )
             case _:
                 return await self._syncer.sync_terminated_pod(pod, status)

@@ -4,7 +4,7 @@ Pure.
 
 Deterministic: no clock, no I/O, no task; randomness comes in with the events. Replaying a log of
 events on a new machine gives the same records and the same effects. It must never lose or undo a
-termination, run two steps of one pod at once, or start a step after the pod has finished.
+termination, run two syncs of one pod at once, or start a sync after the pod has finished.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kubeletpy.podworkers.records import (
     Interrupt,
     PodRejected,
     RefreshStatus,
-    RunStep,
+    RunSync,
     ShowRejection,
     Stage,
     StatusOutdated,
-    StepEnded,
+    SyncEnded,
     Terminated,
     TimerFired,
     UpdateArrived,
@@ -59,7 +59,7 @@ class WorkerMachine:
         match event:
             case UpdateArrived():
                 return self._update(event)
-            case StepEnded():
+            case SyncEnded():
                 return self._step_ended(event)
             case TimerFired():
                 return self._timer(event)
@@ -118,7 +118,7 @@ class WorkerMachine:
             return [Interrupt(record.uid)] if is_urgent(before, record) else []
         return self._run_next(record.uid, now)
 
-    # -- the next step -----------------------------------------------------------------------
+    # -- the next sync -----------------------------------------------------------------------
 
     def _run_next(self, uid: str, now: float) -> list[Effect]:
         record = self.records[uid]
@@ -141,7 +141,7 @@ class WorkerMachine:
             running=stage,
             started_at=now if record.started_at is None and work.pod else record.started_at,
         )
-        return [RunStep(uid, stage, work, record.grace or MIN_GRACE, record.status_override)]
+        return [RunSync(uid, stage, work, record.grace or MIN_GRACE, record.status_override)]
 
     def _never_start(self, record: WorkerRecord, now: float) -> list[Effect]:
         self.records[record.uid] = replace(record, pending=None, finished=True, terminated_at=now)
@@ -163,9 +163,9 @@ class WorkerMachine:
                 effects += self._run_next(uid, now)
         return effects
 
-    # -- the end of a step -------------------------------------------------------------------
+    # -- the end of a sync -------------------------------------------------------------------
 
-    def _step_ended(self, event: StepEnded) -> list[Effect]:
+    def _step_ended(self, event: SyncEnded) -> list[Effect]:
         record = self.records.get(event.uid)
         if record is None or record.running is None:
             return []
@@ -185,7 +185,7 @@ class WorkerMachine:
         return self._again(record, outcome, event)
 
     def _again(
-        self, record: WorkerRecord, outcome: SyncOutcome | None, event: StepEnded
+        self, record: WorkerRecord, outcome: SyncOutcome | None, event: SyncEnded
     ) -> list[Effect]:
         if record.pending is not None:
             return self._run_next(record.uid, event.now)
@@ -216,7 +216,7 @@ class WorkerMachine:
         return self._run_next(record.uid, now)
 
     def _refresh(self, event: StatusOutdated) -> list[Effect]:
-        """Before its first step and after its end there is nothing to show of a pod."""
+        """Before its first sync and after its end there is nothing to show of a pod."""
         record = self.records.get(event.pod.uid)
         if record is None or record.started_at is None or record.terminated_at is not None:
             return []

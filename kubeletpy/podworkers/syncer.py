@@ -79,7 +79,7 @@ class KubePodSyncer:
         except TimeoutError:
             if not limit.expired():
                 raise
-            # what the runtime is doing goes on; the next step waits for it and ends the pod
+            # what the runtime is doing goes on; the next sync waits for it and ends the pod
             terminal = self._composer.store(pod, mirror, sync.status)
             return SyncOutcome(terminal=terminal, deadline=deadline)
 

@@ -1,6 +1,6 @@
-"""The pod workers in motion: carries out what the state machine says, one step per pod at a time.
+"""The pod workers in motion: carries out what the state machine says, one sync per pod at a time.
 
-A task exists only while a step runs. It must never decide what is next: that is
+A task exists only while a sync runs. It must never decide what is next: that is
 :mod:`kubeletpy.podworkers.state_machine`.
 """
 
@@ -38,20 +38,20 @@ from kubeletpy.podworkers.records import (
     Interrupt,
     PodRejected,
     RefreshStatus,
-    RunStep,
+    RunSync,
     ShowRejection,
     StatusOutdated,
-    StepEnded,
+    SyncEnded,
     Terminated,
     TimerFired,
     UpdateArrived,
     WakeAfter,
     WorkerView,
 )
-from kubeletpy.podworkers.stage_runner import StepRunner
+from kubeletpy.podworkers.stage_runner import StageRunner
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.step_notes import StepNotes
+from kubeletpy.podworkers.sync_notes import SyncNotes
 from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.trace.spans import Traces
@@ -62,7 +62,7 @@ MIN_KILL_WAIT = 10
 """Seconds that kill_pod waits at least (docs/reference/behaviour.md, b10)."""
 
 CLOSE_WAIT = 2.0
-"""Seconds that close() waits for steps to give up."""
+"""Seconds that close() waits for syncs to give up."""
 
 CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 """The newest object of a pod and its mirror, by uid; None when it is not in the configuration."""
@@ -90,11 +90,11 @@ class PodWorkers:
         on_finished: Callable[[str], None] = lambda uid: None,
         event_log: Callable[[Event], None] | None = None,
     ) -> None:
-        """``statuses`` is what the workers show of their pods between their steps.
+        """``statuses`` is what the workers show of their pods between their syncs.
 
         ``on_finished`` is called with the uid when a worker is done with a pod or forgets it.
 
-        ``allocated`` is the pod with the resources it has been given: the only one that steps see.
+        ``allocated`` is the pod with the resources it has been given: the only one that syncs see.
 
         ``event_log`` is given every event of the state machine, for replays.
         """
@@ -107,9 +107,9 @@ class PodWorkers:
         self._rng = rng or random.Random()
         self._current_pod = current_pod
         self._allocated = allocated
-        self.notes = StepNotes(history or DecisionHistory(), metrics or NoWorkerMetrics())
+        self.notes = SyncNotes(history or DecisionHistory(), metrics or NoWorkerMetrics())
         self.traces = Traces() if traces is None else traces
-        self._steps = StepRunner(
+        self._stages = StageRunner(
             syncer, cache, runtime, recorder, traces=self.traces, ends=self._ends
         )
         self._on_finished = on_finished
@@ -118,7 +118,7 @@ class PodWorkers:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._kill_waits = KillWaits()
         self._changed: set[str] = set()
-        """Pods whose runtime status changed while a step ran."""
+        """Pods whose runtime status changed while a sync ran."""
         self._closed = False
 
     # -- messages ----------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class PodWorkers:
     def runtime_changed(self, uid: str) -> None:
         """The cache has a new status of a pod that its worker has not made itself: look at it.
 
-        What a step in flight finds out itself is not looked at twice.
+        What a sync in flight finds out itself is not looked at twice.
         """
         record = self._machine.records.get(uid)
         if record is None or record.finished:
@@ -184,20 +184,20 @@ class PodWorkers:
 
     @property
     def busy(self) -> int:
-        """How many steps are running."""
+        """How many syncs are running."""
         return len(self._tasks)
 
     def decided(self, uid: str, decisions: Iterable[Decision]) -> None:
-        """Keep decisions of a step that still runs."""
+        """Keep decisions of a sync that still runs."""
         self.notes.history.add(uid, decisions, self._clock.now())
 
-    def next_step_in(self, uid: str) -> float | None:
+    def next_sync_in(self, uid: str) -> float | None:
         """Seconds until a pod is looked at again by itself; None when nothing is set."""
         timer = self._timers.get(uid)
         return None if timer is None else timer.when() - asyncio.get_running_loop().time()
 
     async def close(self) -> None:
-        """Stop at once and leave the pods running; steps in flight are given up."""
+        """Stop at once and leave the pods running; syncs in flight are given up."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -220,7 +220,7 @@ class PodWorkers:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case RunStep():
+            case RunSync():
                 self._start(effect)
             case Interrupt(uid):
                 if (task := self._tasks.get(uid)) is not None:
@@ -254,7 +254,7 @@ class PodWorkers:
         self._wake(uid)
 
     def _wake(self, uid: str) -> None:
-        """Run a step with the newest object of the configuration, or else with the last one."""
+        """Run a sync with the newest object of the configuration, or else with the last one."""
         current = self._current_pod(uid)
         if current is None or self._queries.is_termination_requested(uid):
             self._handle(TimerFired(uid, self._clock.now()))
@@ -263,44 +263,44 @@ class PodWorkers:
         now = asyncio.get_running_loop().time()
         self.update_pod(PodUpdate(UpdateType.SYNC, pod=pod, mirror=mirror, received_at=now))
 
-    # -- one step ----------------------------------------------------------------------------
+    # -- one sync ----------------------------------------------------------------------------
 
-    def _start(self, step: RunStep) -> None:
-        self._cancel_timer(step.uid)
-        self._changed.discard(step.uid)
-        self.notes.begins(step, self._machine.records[step.uid], self._clock.now())
+    def _start(self, run: RunSync) -> None:
+        self._cancel_timer(run.uid)
+        self._changed.discard(run.uid)
+        self.notes.begins(run, self._machine.records[run.uid], self._clock.now())
         task = asyncio.get_running_loop().create_task(
-            self._steps.run(step), name=f"pod-worker {step.uid}"
+            self._stages.run(run), name=f"pod-worker {run.uid}"
         )
-        self._tasks[step.uid] = task
-        task.add_done_callback(lambda done: self._done(step, done))
+        self._tasks[run.uid] = task
+        task.add_done_callback(lambda done: self._done(run, done))
 
     def _ends(self, uid: str) -> bool:
         return self._closed or self._queries.is_termination_requested(uid)
 
-    def _done(self, step: RunStep, task: asyncio.Task[SyncOutcome]) -> None:
-        del self._tasks[step.uid]
+    def _done(self, run: RunSync, task: asyncio.Task[SyncOutcome]) -> None:
+        del self._tasks[run.uid]
         if self._closed:
             return
         now = self._clock.now()
         outcome: SyncOutcome | None = None
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
-            self._cache.invalidate(step.uid)
+            self._cache.invalidate(run.uid)
         if not task.cancelled():
             if error is None:
                 outcome = task.result()
             else:
-                # a task boundary: a fault in one pod's step must not end the agent or the pod
+                # a task boundary: a fault in one pod's sync must not end the agent or the pod
                 outcome = SyncOutcome(error=f"{type(error).__name__}: {error}")
-                log.error("step of pod failed", extra={"uid": step.uid}, exc_info=error)
-        self.notes.ended(step, outcome, now)
+                log.error("sync of pod failed", extra={"uid": run.uid}, exc_info=error)
+        self.notes.ended(run, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
-        self._handle(StepEnded(step.uid, outcome, now, jitter))
-        self._look_again(step.uid)
+        self._handle(SyncEnded(run.uid, outcome, now, jitter))
+        self._look_again(run.uid)
 
     def _look_again(self, uid: str) -> None:
-        """A change seen during the step: new to the worker unless its own status came later."""
+        """A change seen during the sync: new to the worker unless its own status came later."""
         if uid not in self._changed or uid in self._tasks:
             return
         self._changed.discard(uid)

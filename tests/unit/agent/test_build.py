@@ -102,7 +102,7 @@ async def test_what_settings_take_away(tmp_path: Path) -> None:
 
 @on_virtual_time
 async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
-    syncer = made(tmp_path).room(PodWorkers)._steps._syncer
+    syncer = made(tmp_path).room(PodWorkers)._stages._syncer
     assert isinstance(syncer, KubePodSyncer)
     assert [step.name for step in syncer._steps] == [
         Step.NETWORK,

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.history import LastStep
+from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import Stage, Work, WorkerRecord
 from kubeletpy.trace.model import PodTrace, Span
@@ -68,7 +68,7 @@ def facts(pod: Pod | None = None, **more: Any) -> PodFacts:
         pod=pod,
         record=worker,
         status=status,  # type: ignore[arg-type]
-        next_step_at=NOW + 42,
+        next_sync_at=NOW + 42,
     )
     return replace(base, **more)
 
@@ -90,6 +90,6 @@ def doing(
     return trace
 
 
-def failed(step: Step | None, error: str, stage: Stage = Stage.SYNC) -> LastStep:
+def failed(step: Step | None, error: str, stage: Stage = Stage.SYNC) -> LastSync:
     """A last step that failed."""
-    return LastStep(stage, SyncOutcome(error=error, step=step), NOW - 3)
+    return LastSync(stage, SyncOutcome(error=error, step=step), NOW - 3)

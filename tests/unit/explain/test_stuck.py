@@ -34,14 +34,14 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("runtime", {"runtime_error": "it is down", "worker": LATE}, "runtime"),
     (
         "kill fails",
-        {"last_step": failed(Step.KILL, "no answer", Stage.TERMINATING), "worker": LATE},
+        {"last_sync": failed(Step.KILL, "no answer", Stage.TERMINATING), "worker": LATE},
         "stop",
     ),
     ("nothing known", {"worker": LATE}, "worker"),
     ("just stopped", {"worker": {**RELEASING, "terminated_at": NOW - 9}}, None),
     (
         "volumes fail",
-        {"last_step": failed(Step.VOLUMES, "busy", Stage.TERMINATED), "worker": RELEASING},
+        {"last_sync": failed(Step.VOLUMES, "busy", Stage.TERMINATED), "worker": RELEASING},
         "volume",
     ),
     (

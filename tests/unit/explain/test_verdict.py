@@ -162,14 +162,14 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         "volume",
         {
             "status": not_ready(),
-            "last_step": failed(Step.VOLUMES, "Unable to mount v: no secret s"),
+            "last_sync": failed(Step.VOLUMES, "Unable to mount v: no secret s"),
         },
         "not running: Unable to mount v: no secret s; next try in 42s",
         False,
     ),
     (
         "network",
-        {"status": not_ready(), "last_step": failed(Step.NETWORK, "network is not ready: cni")},
+        {"status": not_ready(), "last_sync": failed(Step.NETWORK, "network is not ready: cni")},
         "not running: network is not ready: cni; next try in 42s",
         False,
     ),
@@ -300,7 +300,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "pod": DELETED,
             "worker": ENDING,
-            "last_step": failed(Step.KILL, "error killing pod: no answer", Stage.TERMINATING),
+            "last_sync": failed(Step.KILL, "error killing pod: no answer", Stage.TERMINATING),
         },
         "terminating for 10s: error killing pod: no answer; next try in 42s",
         False,
@@ -310,7 +310,7 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         {
             "pod": DELETED,
             "worker": ENDED,
-            "last_step": failed(Step.VOLUMES, "v is busy", Stage.TERMINATED),
+            "last_sync": failed(Step.VOLUMES, "v is busy", Stage.TERMINATED),
         },
         "its containers have stopped, but it is not released: v is busy; next try in 42s",
         False,

@@ -19,9 +19,9 @@ from kubeletpy.podworkers.records import (
     Finished,
     Forgotten,
     Interrupt,
-    RunStep,
+    RunSync,
     Stage,
-    StepEnded,
+    SyncEnded,
     Terminated,
     TimerFired,
     UpdateArrived,
@@ -43,16 +43,16 @@ def update(
 
 
 def ended(machine: WorkerMachine, uid: str = UID, outcome: SyncOutcome | None = OK) -> list[Effect]:
-    return machine.handle(StepEnded(uid, outcome, 200.0))
+    return machine.handle(SyncEnded(uid, outcome, 200.0))
 
 
 def steps(effects: list[Effect]) -> list[tuple[str, Stage]]:
-    return [(e.uid, e.stage) for e in effects if isinstance(e, RunStep)]
+    return [(e.uid, e.stage) for e in effects if isinstance(e, RunSync)]
 
 
-def only_step(effects: list[Effect]) -> RunStep:
+def only_step(effects: list[Effect]) -> RunSync:
     (step,) = effects
-    assert isinstance(step, RunStep)
+    assert isinstance(step, RunSync)
     return step
 
 
@@ -92,7 +92,7 @@ def test_a_pods_whole_life() -> None:
     effects = update(machine, UpdateType.UPDATE, make_pod(deleting=30))
     assert steps(effects) == [(UID, Stage.TERMINATING)]
     effects = ended(machine)
-    assert kinds(effects) == [Terminated, RunStep]
+    assert kinds(effects) == [Terminated, RunSync]
     assert steps(effects) == [(UID, Stage.TERMINATED)]
     assert ended(machine) == [Finished(UID)]
     assert machine.records[UID].stage is Stage.FINISHED
@@ -314,11 +314,11 @@ class TestStaticNames:
         assert steps(ended(machine, "one")) == [("three", Stage.SYNC)]
 
 
-def machine_step(machine: WorkerMachine, uid: str) -> RunStep:
+def machine_step(machine: WorkerMachine, uid: str) -> RunSync:
     record = machine.records[uid]
     assert record.running is Stage.SYNC
     assert record.active is not None
-    return RunStep(uid, Stage.SYNC, record.active, 1, None)
+    return RunSync(uid, Stage.SYNC, record.active, 1, None)
 
 
 def test_queries() -> None:
@@ -398,7 +398,7 @@ events = st.lists(
     st.one_of(
         updates,
         runtime_kills,
-        st.builds(lambda uid, outcome: StepEnded(uid, outcome, 2.0, 0.1), uids, outcomes),
+        st.builds(lambda uid, outcome: SyncEnded(uid, outcome, 2.0, 0.1), uids, outcomes),
         st.builds(lambda uid: TimerFired(uid, 3.0), uids),
         st.builds(lambda chosen: DesiredPods(chosen, 4.0), st.frozensets(uids)),
     ),
@@ -413,12 +413,12 @@ def test_terminations_are_never_lost(sequence: list[Event]) -> None:
     running: dict[str, Stage] = {}
     for event in sequence:
         before = dict(machine.records)
-        if isinstance(event, StepEnded):
+        if isinstance(event, SyncEnded):
             if event.uid not in running:
                 continue
             del running[event.uid]
         for effect in machine.handle(event):
-            if isinstance(effect, RunStep):
+            if isinstance(effect, RunSync):
                 assert effect.uid not in running, "two steps of one pod at once"
                 running[effect.uid] = effect.stage
         for uid, record in machine.records.items():
@@ -456,6 +456,6 @@ def test_every_pod_comes_to_its_end(sequence: list[Event]) -> None:
         for uid in UIDS:
             record = machine.records.get(uid)
             if record is not None and record.running is not None:
-                machine.handle(StepEnded(uid, SyncOutcome(), 5.0))
+                machine.handle(SyncEnded(uid, SyncOutcome(), 5.0))
         machine.handle(DesiredPods(frozenset(), 6.0))
     assert machine.records == {}

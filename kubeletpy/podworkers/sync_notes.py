@@ -1,0 +1,59 @@
+"""What is noted of syncs for people: decisions, how the last sync ended, figures.
+
+Must never decide anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kubeletpy.pods.decision import Decision
+from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
+from kubeletpy.podworkers.metrics import WorkerMetrics
+from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
+from kubeletpy.podworkers.records import RunSync, Stage, WorkerRecord
+
+log = logging.getLogger(__name__)
+
+
+class SyncNotes:
+    """The notes of all pods; ``now`` is Unix seconds."""
+
+    def __init__(self, history: DecisionHistory, metrics: WorkerMetrics) -> None:
+        self.history = history
+        self.last: dict[str, LastSync] = {}
+        """How the last sync of each pod ended."""
+        self._metrics = metrics
+
+    def begins(self, run: RunSync, record: WorkerRecord, now: float) -> None:
+        """A sync begins: how long its pod has waited, and why the pod ends, if it does."""
+        if run.work.pod is not None and run.uid not in self.last:
+            self._metrics.pod_taken_on(len(run.work.pod.containers))
+        if run.work.type is UpdateType.CREATE and run.work.received_at:
+            self._metrics.worker_started(_since(run))
+        if run.stage is Stage.TERMINATING:
+            self.history.add_once(run.uid, why_terminating(record, run.grace), now)
+
+    def ended(self, run: RunSync, outcome: SyncOutcome | None, now: float) -> None:
+        """A sync has ended; without an outcome it was cut short."""
+        self.last[run.uid] = LastSync(run.stage, outcome, now)
+        if outcome is None:
+            return
+        decisions = list(outcome.decisions)
+        if outcome.error and not outcome.waiting:
+            decisions.append(Decision(f"{run.stage} failed", outcome.error, failed=True))
+            log.debug("sync failed", extra={"uid": run.uid, "error": outcome.error})
+        self.history.add(run.uid, decisions, now)
+        if run.work.received_at:
+            finished = run.stage is Stage.TERMINATED and not outcome.error
+            operation = "terminated" if finished else run.work.type.value
+            self._metrics.sync_done(operation, _since(run))
+
+    def gone(self, uid: str) -> None:
+        """The worker is done with a pod; its decisions stay for a while."""
+        self.last.pop(uid, None)
+
+
+def _since(run: RunSync) -> float:
+    return asyncio.get_running_loop().time() - run.work.received_at
