@@ -130,6 +130,8 @@ def _ask(server: Server, step: Step, known: Mapping[str, Any]) -> Answer:
 
 
 _VOLATILE = {"uid", "resourceVersion", "token", "certificate", "request", "selfLink"}
+_MADE_UP = "00000000-0000-0000-0000-000000000000"
+"""A uid of our own that no object has."""
 _OTHERS = {
     "managedFields",  # who wrote what: the appliers' business, with times
     "node.alpha.kubernetes.io/ttl",  # the rest is what a cluster's controllers add to nodes
@@ -140,6 +142,8 @@ _OTHERS = {
 _ADDRESSES = {"clusterIP", "clusterIPs"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _SUFFIX = re.compile(r"\b(kube-api-access|gen)-[a-z0-9]{5}\b")
+_UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHOWN_VERSION = re.compile(r'("resourceVersion":")\d+')
 _VERSIONS = re.compile(r"(in (?:record|the precondition) \()\d+(\))")
 
 
@@ -167,6 +171,8 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
         if isinstance(text, str) and text and not text.isdecimal():
             value = value.replace(text, f"<{name}>")
     value = _TIME.sub("<time>", value)
+    value = value if _MADE_UP in value else _UID.sub("<uid>", value)
+    value = _SHOWN_VERSION.sub(r"\1<version>", value.replace('\\"', '"'))
     value = _VERSIONS.sub(r"\1<version>\2", value)
     return _SUFFIX.sub(r"\1-<suffix>", value)
 
