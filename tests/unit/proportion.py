@@ -8,13 +8,13 @@ from collections.abc import Callable
 SIZE = 12_000
 
 
-def is_linear(work: Callable[[int], object]) -> bool:
+def is_linear(work: Callable[[int], object], size: int = SIZE) -> bool:
     """Whether ``work(size)`` takes less than eight times as long for four times the size.
 
     What is quadratic takes sixteen times as long. Counted in time of the processor, the best of
     three, so that a busy machine changes nothing.
     """
-    return _seconds(work, 4 * SIZE) < 8 * _seconds(work, SIZE)
+    return _seconds(work, 4 * size) < 8 * _seconds(work, size)
 
 
 def _seconds(work: Callable[[int], object], size: int) -> float:
