@@ -220,6 +220,8 @@ def _write_config(stand: Stand, more: JSON) -> None:
         "port": stand.port,
         "failSwapOn": False,
         "failCgroupV1": False,
+        # how full this machine is must not matter
+        "evictionHard": {},
         # A Go kubelet wants a root that is there already; without one its pods are in /kubepods.
         **({} if stand.program else {"cgroupRoot": CGROUP_ROOT}),
         **more,

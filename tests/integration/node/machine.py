@@ -56,6 +56,8 @@ class Node(UserSide, MachineSide):
             "tlsPrivateKeyFile": str(pki / "kubelet-server.key"),
             "failSwapOn": False,
             "failCgroupV1": False,
+            # how full this machine is must not matter
+            "evictionHard": {},
             "registryPullQPS": 0,
             "cgroupRoot": self.cgroup_root,
             **self._config,

@@ -48,6 +48,8 @@ class UpSh:
                     "kind": "KubeletConfiguration",
                     "failSwapOn": False,
                     "failCgroupV1": False,
+                    # how full this machine is must not matter
+                    "evictionHard": {},
                     "healthzPort": free_port(),
                     "port": free_port(),
                     "cgroupRoot": self.cgroup,
