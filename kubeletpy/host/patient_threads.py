@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -41,7 +42,8 @@ class PatientThreads(Executor):
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it on a thread and wait for it; a cancellation does not wait."""
-        return await asyncio.wrap_future(self.submit(fn, *args, **kwargs))
+        # through the loop, as all calls on threads go: virtual time stands still for them
+        return await asyncio.get_running_loop().run_in_executor(self, partial(fn, *args, **kwargs))
 
     def _work(self) -> None:
         while True:
