@@ -190,20 +190,17 @@ class ClaimVolumes:
         self._release(uid)
 
     def orphan_paths(self, uid: str) -> set[str] | None:
-        """Where volumes of a gone pod are; None: it has none. For threads.
+        """Where volumes of a gone pod are; None: it has none. For threads: waits for nobody.
 
         Raises OSError: what an agent before this one has left is not known yet.
         """
-        return asyncio.run_coroutine_threadsafe(self._orphan_paths(uid), self._loop).result()
+        if not self.operations.known.is_set():
+            raise OSError(errno.EAGAIN, "volumes left by an earlier agent are not known yet", uid)
+        return self.paths(uid) if self.operations.has(uid) else None
 
     def end_orphan(self, uid: str) -> None:
         """Have what a gone pod has left taken down, without waiting for it. For threads."""
         self._loop.call_soon_threadsafe(self._begin_tear_down, uid)
-
-    async def _orphan_paths(self, uid: str) -> set[str] | None:
-        if not self.operations.known.is_set():
-            raise OSError(errno.EAGAIN, "volumes left by an earlier agent are not known yet", uid)
-        return self.paths(uid) if self.operations.has(uid) else None
 
     def _begin_tear_down(self, uid: str) -> None:
         self.operations.begin_end(uid)

@@ -204,9 +204,10 @@ class VolumeOperations:
     # -- what there is -----------------------------------------------------------------------
 
     def has(self, uid: str) -> bool:
-        """Whether a pod has a volume or may have one, or one is being made for it."""
-        return any(uid in volume.pods for volume in self._actual.values()) or any(
-            True for _ in self._of_pod(uid)
+        """Whether a pod has a volume or may have one, or one is being made for it. Also for
+        threads."""
+        return any(uid in volume.pods for volume in list(self._actual.values())) or bool(
+            self._of_pod(uid)
         )
 
     def published(self, uid: str, spec: VolumeSpec) -> Published | None:
@@ -217,8 +218,9 @@ class VolumeOperations:
         return volume.pods[uid].published
 
     def mounts(self, uid: str) -> list[PodMount]:
-        """What a pod has or may have."""
-        return [volume.pods[uid] for volume in self._actual.values() if uid in volume.pods]
+        """What a pod has or may have. Also for threads."""
+        there = list(self._actual.values())
+        return [mount for volume in there if (mount := volume.pods.get(uid)) is not None]
 
     def waits(self, uid: str) -> dict[str, Waits]:
         """Name of each volume of a pod that is not there -> what it waits for."""
@@ -453,7 +455,8 @@ class VolumeOperations:
         self._drivers[key] = about.driver if about is not None else ""
 
     def _of_pod(self, uid: str) -> list[_Running]:
-        return [running for running in self._running.values() if running.operation.pod_uid == uid]
+        under_way = list(self._running.values())
+        return [running for running in under_way if running.operation.pod_uid == uid]
 
     def _failure_of(self, uid: str) -> Failure | None:
         for (kind, (_, of)), failure in self._failures.items():
