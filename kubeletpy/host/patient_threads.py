@@ -18,6 +18,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE = 32
+LINGER_S = 0.5
+"""How long a thread waits for another call before it ends: a log that is read block by block by a
+thread for each left memory behind in the allocator's arena of each."""
 
 
 class PatientThreads(Executor):
@@ -25,15 +28,18 @@ class PatientThreads(Executor):
 
     def __init__(self, limit: int = AT_ONCE) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
-        self._running = 0
+        self._changed = threading.Condition()
+        self._running = self._idle = 0
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call it on a thread, as soon as there is one."""
         future: Future[T] = Future()
-        with self._lock:
+        with self._changed:
             self._waiting.append((future, lambda: fn(*args, **kwargs)))
+            if self._idle >= len(self._waiting):
+                self._changed.notify()
+                return future
             if self._running >= self._limit:
                 return future
             self._running += 1
@@ -47,8 +53,11 @@ class PatientThreads(Executor):
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                if not self._waiting:
+            with self._changed:
+                self._idle += 1
+                called = self._changed.wait_for(lambda: bool(self._waiting), LINGER_S)
+                self._idle -= 1
+                if not called:
                     self._running -= 1
                     return
                 future, call = self._waiting.popleft()

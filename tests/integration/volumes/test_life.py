@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
@@ -93,15 +95,20 @@ def test_a_pod_waits_for_its_objects(node: Node, namespace: str) -> None:
     assert time.monotonic() - begun < 2
 
 
-def test_what_is_not_supported_is_said(node: Node, namespace: str) -> None:
-    main = container("main", FOREVER, volumeMounts=[mount("data", "/d")])
+@pytest.mark.parametrize("use", ["volumeMounts", "volumeDevices"])
+def test_a_claim_that_is_not_there_is_named(node: Node, namespace: str, use: str) -> None:
+    uses = {
+        "volumeMounts": [mount("data", "/d")],
+        "volumeDevices": [{"name": "data", "devicePath": "/dev/x"}],
+    }
+    main = container("main", FOREVER, **{use: uses[use]})
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
     node.apply(pod("p", main, volumes=[claim]), namespace=namespace)
     node.wait_event(
         namespace,
         "p",
-        'FailedMount: MountVolume.SetUp failed for volume "data" : persistentVolumeClaim volumes '
-        "are not supported",
+        "FailedMount: Unable to attach or mount volumes: .*"
+        f'error processing PVC {namespace}/c: persistentvolumeclaim "c" not found',
     )
 
 
