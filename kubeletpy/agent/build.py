@@ -1,49 +1,54 @@
 """The composition root: what is made of what, in order, who hears what, and which tasks run.
 
 One function, read from top to bottom. An object is made by its constructor, from what stands above
-it; the few wires that go round in a circle are signals, connected below the last room that hears
-them. The table at the end is all that the agent knows of its rooms. Must never decide anything
-about a pod.
+it; ``rooms`` then says what the agent has to know of it: its tasks, how it starts and ends. The few
+wires that go round in a circle are signals, connected below the last room that hears them. What
+nothing else is made of has a page of its own: :mod:`.storage`, :mod:`.pod_sources`,
+:mod:`.eviction`, :mod:`.served`. Must never decide anything about a pod.
 
-A new room is made where what it needs is there, and gets an entry in the table; a new capability of
-a pod gets an entry in ``steps``.
+A new room is made where what it needs is there, and added to ``rooms`` next to it; a new capability
+of a pod gets an entry in ``steps``. Rooms are started and their tasks created in the order of
+``rooms``, and closed in the opposite one.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.admission.declared_features import declared
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.health import AgentHealth, SyncLoopHealth
-from kubeletpy.agent.outside import Machine, Outside
+from kubeletpy.agent.eviction import build_eviction
+from kubeletpy.agent.health import AgentHealth
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.pod_sources import expected_sources, source_tasks
 from kubeletpy.agent.room import Room, Task, after
+from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.agent.scrape import Scrape
+from kubeletpy.agent.served import served
 from kubeletpy.agent.signals import Signals
+from kubeletpy.agent.storage import build_storage
 from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.allocation.manager import AllocationManager
-from kubeletpy.api import types as api_types
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.config import KubeletSettings, NodeFlags, document
-from kubeletpy.config.flag_texts import flag_texts
+from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, node_reference, pod_reference
-from kubeletpy.eviction.keeper import LocalStorageKeeper
-from kubeletpy.eviction.next_look import PERIOD_S
-from kubeletpy.eviction.node_pressure import NodePressureKeeper
-from kubeletpy.eviction.thresholds import from_settings
-from kubeletpy.eviction.uses import CollectedUses
-from kubeletpy.explain.server import SOCKET_NAME, ExplainServer
+from kubeletpy.events.recorder import (
+    NORMAL,
+    WARNING,
+    AnnotatingRecorder,
+    node_reference,
+    pod_reference,
+)
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
 from kubeletpy.images.gc import ImageGarbageCollector
@@ -53,24 +58,16 @@ from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.from_settings import pull_records
 from kubeletpy.kubeapi.events import EventWriter
-from kubeletpy.kubeapi.objects import WatchedObjects
-from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.kubeapi.services import ServiceList
-from kubeletpy.metrics.exposition import CONTENT_TYPE
-from kubeletpy.node.build import RuntimeInfo, new_node, node_status
-from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.build import initial_node
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.manager import NodeManager
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
-from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.startup import NodeStartup
-from kubeletpy.plugins.manager import PluginManager
-from kubeletpy.plugins.model import CSI
-from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP, Pod
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.pod_directories import PodDirectories
@@ -98,26 +95,16 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaces, subordinate_ids
 from kubeletpy.runtime_manager.config.resources import has_swap
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
-from kubeletpy.server.debug.log_sinks import log_problem
-from kubeletpy.server.debug.zpages import Program
-from kubeletpy.server.health import HealthServer
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
-from kubeletpy.server.node_view import NodeView
 from kubeletpy.shutdown.logind import SystemLogind
 from kubeletpy.shutdown.manager import ShutdownManager
 from kubeletpy.shutdown.plan import periods_of
-from kubeletpy.stats.build import machine as read_machine
 from kubeletpy.stats.build import make_collector
-from kubeletpy.stats.disks import DiskMeter
-from kubeletpy.stats.pod_storage import StorageMeter
-from kubeletpy.stats.views import StatsViews
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.admission_gate import AdmissionGate
@@ -130,30 +117,15 @@ from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 from kubeletpy.syncloop.pleg import Pleg
 from kubeletpy.syncloop.remains import Remains
-from kubeletpy.syncloop.sources.api import ApiSource
-from kubeletpy.syncloop.sources.file import FileSource
-from kubeletpy.syncloop.sources.http import HttpSource
-from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
 from kubeletpy.trace.spans import Traces
-from kubeletpy.volumes.claims.volumes import ClaimVolumes, kept
 from kubeletpy.volumes.container_mounts import ContainerMounts
-from kubeletpy.volumes.csi.build import Csi
-from kubeletpy.volumes.environment import ContainerEnvironment
-from kubeletpy.volumes.intree.host_path import HostPathPlugin
-from kubeletpy.volumes.intree.local import LocalPlugin
-from kubeletpy.volumes.intree.nfs import NfsPlugin
-from kubeletpy.volumes.manager import NodeVolumes
-from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.runtime_features import mount_features
 from kubeletpy.volumes.service_accounts import ClusterAccounts
-from kubeletpy.volumes.tokens import PodTokens
 
 if TYPE_CHECKING:
     from kubeletpy.images.providers.plugins import Plugins
 
-NODE_KNOWN_S = 10.0
-"""How long pods of the API wait for the node's own object at the start."""
 DRAIN_S = 1.5
 """How long a stopping agent waits for the runtime to end what it was asked for."""
 
@@ -174,6 +146,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     gates = settings.feature_gates
     started_at = clock.now()
     signals = Signals()
+    rooms = [Room(outside, tuple(outside.credentials))]
 
     # -- what everybody knows: the pods, what runs of them, what is said of them ----------------
     options = NodeOptions.from_settings(
@@ -184,8 +157,16 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         declared_features=declared(gates.effective),
     )
     node_name = options.name
-    writer = EventWriter(api.events, clock, node_name, rng=rng) if api is not None else None
-    recorder = writer or LogRecorder()
+    metrics.node.node_name.labels(node_name).set(1)
+    recorder: AnnotatingRecorder = LogRecorder()
+    if api is not None:
+        recorder = writer = EventWriter(api.events, clock, node_name, rng=rng)
+        rooms.append(Room(writer, (Task("events", writer.run),)))
+
+    async def announce() -> None:
+        recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
+
+    rooms.append(Room(recorder, start=announce))
     pods = PodManager()
     cache = PodStatusCache()
     machine_of_workers = WorkerMachine(RequeueSettings(sync_frequency=settings.sync_frequency))
@@ -207,18 +188,24 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         traces=traces,
         rng=rng,
     )
-    sources = ReadySources(
-        [SOURCE_API] * (kube_api is not None)
-        + [SOURCE_FILE] * bool(settings.static_pod_path)
-        + [SOURCE_HTTP] * bool(settings.static_pod_url)
-    )
+    sources = expected_sources(settings, kube_api)
     merge = Merge()
     unread = UnreadPods(merge, pods, cache, queries.record)
     active = ActivePods(pods, queries, statuses)
     remains = Remains(pods, queries, unread, statuses.is_reported)
+    scrape = Scrape(metrics, pods, cache)
+    rooms += [
+        Room(pods),
+        Room(queries),
+        Room(cache),
+        Room(reasons),
+        Room(scrape),
+        Room(starts, keep=lambda found: starts.forget_except(found.desired)),
+        Room(statuses, close=statuses.close),
+    ]
 
     # -- what pods have been given --------------------------------------------------------------
-    rules = _runtime_settings(settings, machine, root)
+    rules = runtime_settings(settings, machine, root)
     allocated = ResourceState(root / "allocated_pods_state")
     actuated = ResourceState(root / "actuated_pods_state")
     allocations = AllocationManager(
@@ -233,60 +220,20 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         sources_ready=sources.all,
         decided=lambda uid, decisions: history.add(uid, decisions, clock.now()),
     )
+    rooms += [
+        Room(actuated, keep=lambda found: actuated.keep(found.known), close=actuated.close),
+        Room(allocated, close=allocated.close),
+        Room(
+            allocations,
+            keep=lambda found: allocations.keep(found.desired),
+            close=allocations.close,
+        ),
+    ]
 
     # -- volumes, and what else containers find -------------------------------------------------
-    node_allocatable = allocatable(capacity(facts, options), options)
-    objects, tokens = WatchedObjects(kube_api, rng=rng), PodTokens(kube_api, clock, rng=rng)
-    objects.on_change(signals.pod_changed)
-    tokens.on_due(signals.pod_changed)
-    services = ServiceList(kube_api, rng=rng) if kube_api is not None else None
-    csi: Csi | None = None
-    plugins: PluginManager | None = None
-    if outside.plugins is not None:
-        csi = Csi(root, node_name, kube_api, tokens, metrics.csi, rng=rng)
-        csi.writer.on_ready(signals.node_changed)
-        plugins = PluginManager(
-            root / "plugins_registry",
-            {CSI: csi.handler},
-            outside.plugins,
-            metrics.plugins,
-        )
-    kinds: list[VolumePlugin] = [LocalPlugin(root), HostPathPlugin(root), NfsPlugin(root)]
-    if csi is not None:
-        kinds.append(csi.plugin)
-    claims = ClaimVolumes(
-        kube_api,
-        kinds,
-        recorder,
-        clock,
-        node_name=node_name,
-        node=lambda: signals.newest_node() or {},
-        objects=WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
-        metrics=metrics.volumes,
-        changed=signals.pod_changed,
-        in_use_changed=signals.node_changed,
-    )
-    volumes = NodeVolumes(
-        pods_dir,
-        objects,
-        tokens,
-        recorder,
-        clock,
-        allocatable=node_allocatable,
-        metrics=metrics.volumes,
-        claims=claims,
-    )
-    environment = ContainerEnvironment(
-        pods_dir,
-        objects,
-        # static pods start without an API, and so without services
-        services=None
-        if services is None
-        else lambda pod: services.of_namespace(pod.namespace, wait=not pod.is_static),
-        host_ips=machine.node_ips,
-        allocatable=node_allocatable,
-    )
-    recursive_read_only = _handlers_with(info, "recursiveReadOnlyMounts")
+    storage = build_storage(outside, options, recorder, signals, root=root)
+    rooms += storage.rooms
+    recursive_read_only = info.handlers_with("recursiveReadOnlyMounts")
     handlers = RuntimeClassHandlers(kube_api)
     mounts = ContainerMounts(
         pods_dir,
@@ -297,17 +244,26 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
 
     directories = PodDirectories(
         pods_dir,
-        release=volumes.release_orphan,
+        release=storage.volumes.release_orphan,
         again=signals.look_again,
         swept=metrics.pods.orphan_directories,
         wanted=remains.needs_directory,
     )
-    cgroups: PodCgroups | None = None
+    rooms.append(
+        Room(
+            directories,
+            keep=lambda found: directories.sweep_soon(found.known),
+            close=directories.close,
+        )
+    )
+    tree: CgroupTree | None = None
+    pod_cgroups: PodCgroups | None = None
     cgroup_parent: Callable[[Pod], str] = _no_parent
     pod_limits: PodCgroupLimits = NoPodCgroupLimits()
     if isinstance(machine.cgroups, CgroupTree):
-        cgroups = PodCgroups(
-            machine.cgroups,
+        tree = machine.cgroups
+        pod_cgroups = cgroups = PodCgroups(
+            tree,
             recorder,
             metrics.node,
             node_name=node_name,
@@ -315,26 +271,44 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             in_use=remains.may_run,
             has_volumes=directories.has_volumes,
         )
-        cgroup_parent, pod_limits = cgroups.parent, KernelPodLimits(machine.cgroups, cgroups)
+        cgroup_parent, pod_limits = cgroups.parent, KernelPodLimits(tree, cgroups)
+        rooms.append(
+            Room(
+                cgroups,
+                (Task("cgroups", cgroups.run),),
+                keep=lambda found: cgroups.sweep_soon(),
+                close=cgroups.close,
+            )
+        )
     elif machine.cgroups is not None:
         cgroup_parent, pod_limits = machine.cgroups.parent, machine.cgroups
     user_namespaces = UserNamespaces(
         pods_dir,
-        supporting=_handlers_with(info, "userNamespaces"),
+        supporting=info.handlers_with("userNamespaces"),
         max_pods=settings.max_pods,
         ids_per_pod=settings.user_namespaces.ids_per_pod,
         owned=subordinate_ids(),
     )
+    rooms.append(
+        Room(
+            user_namespaces,
+            start=lambda: mend(user_namespaces, outside.runtime),
+            keep=lambda found: user_namespaces.keep(found.known),
+        )
+    )
 
     # -- the runtime ----------------------------------------------------------------------------
     records = pull_records(settings, root, outside.images, clock, metrics.pull_records)
+    if records is not None:
+        rooms.append(Room(records, start=records.start, close=records.close))
     providers: Plugins | None = None
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none, and start without loading this
         from kubeletpy.images.providers.from_flags import make
 
-        accounts = ClusterAccounts(kube_api, tokens)
+        accounts = ClusterAccounts(kube_api, storage.tokens)
         providers = make(settings, flags, accounts, metrics.credential_providers)
+        rooms.append(Room(providers, close=providers.close))
     images = ImageManager(
         outside.images,
         recorder,
@@ -355,7 +329,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         root_dir=str(root),
         settings=rules,
         # what containers are made with besides their spec, in this order
-        providers=(environment, mounts),
+        providers=(storage.environment, mounts),
         runtime_handler=user_namespaces.checked(handlers.handler),
         cgroup_parent=cgroup_parent,
         user_namespace=user_namespaces.of,
@@ -369,6 +343,10 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         gc_policy=GCPolicy.from_flags(flags),
     )
     monitor = RuntimeMonitor(runtime, signals.node_changed)
+    rooms += [
+        Room(runtime, close=lambda: runtime.drain(DRAIN_S)),
+        Room(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
+    ]
 
     # -- a pod's worker -------------------------------------------------------------------------
     probes = KubeProbeManager(
@@ -379,6 +357,13 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         metrics=metrics.probes,
         agent_started_at=started_at,
         rng=rng,
+    )
+    rooms.append(
+        Room(
+            probes,
+            keep=lambda found: probes.forget_except(found.possibly_running),
+            close=probes.close,
+        )
     )
     composer = StatusComposer(
         statuses,
@@ -418,7 +403,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             ),
             newest=signals.newest_node,
             answered=signals.node_answered,
-            volumes_in_use=claims.operations.volumes_in_use,
+            volumes_in_use=storage.claims.operations.volumes_in_use,
             rng=rng,
         )
         mirrors = ApiMirrorKeeper(
@@ -428,6 +413,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             wanted=lambda pod: pods.current(pod.uid) is not None,
             rng=rng,
         )
+        rooms.append(Room(mirrors, close=mirrors.close))
         lease = LeaseKeeper(
             api.heartbeats,
             clock,
@@ -438,10 +424,10 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         )
     steps: list[SyncStep | None] = [
         NetworkGate(monitor.network_error, recorder),
-        PodCgroup(cgroups, runtime, cache, recorder) if cgroups is not None else None,
+        PodCgroup(pod_cgroups, runtime, cache, recorder) if pod_cgroups is not None else None,
         MirrorPod(mirrors) if mirrors is not None else None,
         Directories(pods_dir, recorder),
-        Volumes(volumes, recorder),
+        Volumes(storage.volumes, recorder),
         PullSecrets(kube_api, recorder),
         Probes(probes),
         RuntimeSync(
@@ -480,13 +466,14 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         metrics=metrics.workers,
         on_finished=signals.pod_finished,
     )
+    rooms.append(Room(workers, close=workers.close))
 
     # -- what moves the workers -----------------------------------------------------------------
     own_node = OwnNode(
         node_name,
         kube_api,
         recorder,
-        initial=_initial_node(options, outside),
+        initial=initial_node(facts, options, info, node_ips=machine.node_ips, now=started_at),
         written=lambda: node.node if node is not None else None,
         shown=signals.node_shown,
         rng=rng,
@@ -542,7 +529,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         cache,
         shutdown,
         pressures=signals.pressures,
-        storage=lambda: csi.writer.problem if csi is not None else "",
+        storage=lambda: storage.csi.writer.problem if storage.csi is not None else "",
     )
     housekeeping = Housekeeping(
         pods,
@@ -573,7 +560,16 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         on_api_object=signals.pod_shown,
     )
-    source_tasks = _source_tasks(settings, kube_api, loop, own_node, rng)
+    rooms += [
+        Room(pleg, (Task("pleg", pleg.run),)),
+        Room(stream, (Task("runtime-events", stream.run),)),
+        Room(early_looks, close=early_looks.close),
+        Room(dead, (Task("dead-containers", dead.run),)),
+        Room(gate, close=gate.close),
+        Room(loop, (Task("sync-loop", loop.run),)),
+        Room(sources, tuple(source_tasks(settings, kube_api, loop, own_node, rng))),
+        Room(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
+    ]
 
     # -- what looks after the node --------------------------------------------------------------
     upkeep = Upkeep(
@@ -595,61 +591,44 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         reported=statuses.is_reported,
         ended=queries.is_known_terminated,
     )
-    local_storage = None
-    if settings.local_storage_capacity_isolation:
-        local_storage = LocalStorageKeeper(
-            StorageMeter.from_settings(
-                settings,
-                clock,
-                outside.runtime,
-                outside.images,
-                root_dir=str(root),
-                pods=pods,
-                cache=cache,
-                at_least_every=PERIOD_S,
+    rooms.append(
+        Room(
+            upkeep,
+            (
+                Task("container-gc", upkeep.collect_containers),
+                Task("image-gc", upkeep.collect_images),
             ),
-            pod=pods.get,
-            is_over=queries.is_known_terminated,
-            kill=workers.kill_pod,
-            recorder=recorder,
-            evicted=lambda signal: metrics.workers.evictions.labels(signal).inc(),
         )
-    pressure_rules = from_settings(
-        settings, ignore_allocatable=flags.experimental_allocatable_ignore_eviction
     )
-    pressure: NodePressureKeeper | None = None
-    if machine.signals is not None and pressure_rules.thresholds:
-        pressure = NodePressureKeeper(
-            pressure_rules,
-            machine.signals,
-            machine.uses
-            or CollectedUses(
-                make_collector(
-                    settings,
-                    clock,
-                    runtime=outside.runtime,
-                    images=outside.images,
-                    pods=pods,
-                    cache=cache,
-                    tree=machine.cgroups if isinstance(machine.cgroups, CgroupTree) else None,
-                    root_dir=str(root),
-                    disks=DiskMeter(clock, PERIOD_S, patient=True),
-                )
-            ),
-            pods=lambda: [allocations.allocated(pod) for pod in active()],
-            kill=workers.kill_pod,
-            is_over=queries.should_be_finished,
-            reclaim=upkeep.reclaim,
-            changed=signals.node_changed,
-            recorder=recorder,
-            clock=clock,
-            node_name=node_name,
-            evicted=lambda signal: metrics.workers.evictions.labels(signal).inc(),
-            aged=lambda signal, seconds: metrics.workers.eviction_stats_age.labels(signal).observe(
-                seconds
-            ),
-            others_end=lambda: local_storage is not None and local_storage.busy,
-        )
+    new_collector = partial(
+        make_collector,
+        settings,
+        clock,
+        runtime=outside.runtime,
+        images=outside.images,
+        pods=pods,
+        cache=cache,
+        tree=tree,
+        root_dir=flags.root_dir,
+        runtime_cgroups=flags.runtime_cgroups,
+    )
+    eviction = build_eviction(
+        settings,
+        flags,
+        outside,
+        recorder,
+        signals,
+        node_name=node_name,
+        pods=pods,
+        running=lambda: [allocations.allocated(pod) for pod in active()],
+        cache=cache,
+        queries=queries,
+        workers=workers,
+        upkeep=upkeep,
+        new_collector=lambda disks: new_collector(disks=disks),
+    )
+    pressure = eviction.pressure
+    rooms += eviction.rooms
     rotator = LogRotator(
         outside.runtime,
         cache,
@@ -671,26 +650,24 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         awaits_admission=loop.awaits_admission,
     )
     stuck_pods = StuckPods(snapshots.ending, snapshots.facts, recorder)
-    scrape = Scrape(metrics, pods, cache)
+    rooms += [
+        Room(rotator, (Task("log-rotation", rotator.run),)),
+        Room(stuck_pods, (Task("stuck-pods", stuck_pods.run),)),
+    ]
+    if node is not None and lease is not None:
+        rooms.append(
+            Room(
+                node,
+                (
+                    Task("node", node.run),
+                    Task("own-node", own_node.run),
+                    Task("node-lease", after(node.registered, lease.run)),
+                    Task("static-pods-mirrors", after(node.registered, loop.sync_static_pods)),
+                ),
+            )
+        )
 
     # -- what is served -------------------------------------------------------------------------
-    loop_health = SyncLoopHealth(loop, settings.sync_frequency)
-    health_server = None
-    if outside.sockets and settings.healthz_port:
-        health_server = HealthServer(
-            settings.healthz_bind_address,
-            settings.healthz_port,
-            checks=metrics.health.counted(
-                {
-                    "ping": lambda: "",
-                    "runtime": monitor.runtime_error,
-                    "syncloop": loop_health.error,
-                }
-            ),
-            render_metrics=lambda: (scrape.render(), CONTENT_TYPE),
-            render_probe_metrics=lambda: (metrics.render_probes(), CONTENT_TYPE),
-        )
-    explain = ExplainServer(root / SOCKET_NAME, snapshots, traces) if outside.sockets else None
     certificate = None
     if outside.ports is not None and comes_from_cluster(settings):
         certificate = ServingCertificate(
@@ -703,54 +680,25 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             metrics=metrics.certificates,
             rng=rng,
         )
-    collector = server = None
-    if outside.ports is not None:
-        collector = make_collector(
-            settings,
-            clock,
-            runtime=outside.runtime,
-            images=outside.images,
-            pods=pods,
-            cache=cache,
-            tree=machine.cgroups if isinstance(machine.cgroups, CgroupTree) else None,
-            root_dir=str(root),
-            runtime_cgroups=flags.runtime_cgroups,
-        )
-        from_runtime = gates.enabled("PodAndContainerStatsFromCRI")
-        view = NodeView(
-            node_name=node_name,
-            pods=pods,
-            cache=cache,
-            runtime=outside.runtime,
-            status_of=statuses.get_status,
-            checks=metrics.health.counted(
-                {"ping": lambda: "", "log": log_problem, "syncloop": loop_health.error}
-            ),
-            render_metrics=scrape.render,
-            render_probe_metrics=metrics.render_probes,
-            configz=lambda: document(settings),
-            pod_logs_dir=settings.pod_logs_dir,
-            stats=StatsViews(
-                collector,
-                node_name,
-                read_machine(facts),
-                from_runtime=outside.runtime if from_runtime else None,
-                provider=metrics.http.metrics_come_from,
-            ),
-            render_slis=metrics.render_slis,
-        )
-        server = KubeletServer(
-            outside.ports,
-            view,
-            api.reviews if api is not None else None,
-            metrics=metrics.http,
-            clock=clock,
-            node_ips=machine.node_ips,
-            serving_pair=certificate.in_use if certificate is not None else None,
-            program=Program(
-                flags=flag_texts(settings, flags), started_at=started_at, version=options.version
-            ),
-        )
+        renewal = (Task("serving-certificate", certificate.run),) if api is not None else ()
+        rooms.append(Room(certificate, renewal, start=certificate.start))
+    rooms += served(
+        settings,
+        flags,
+        outside,
+        options,
+        pods=pods,
+        cache=cache,
+        statuses=statuses,
+        monitor=monitor,
+        loop=loop,
+        scrape=scrape,
+        snapshots=snapshots,
+        traces=traces,
+        certificate=certificate,
+        started_at=started_at,
+        new_collector=new_collector,
+    )
 
     # -- who hears what, in this order ----------------------------------------------------------
     signals.pod_changed.connect(loop.sync_pod)
@@ -772,11 +720,11 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     signals.shutdown_changed.connect(
         lambda: runtime.hurry(shutdown.shutting_down), signals.node_changed
     )
-    signals.node_shown.connect(claims.node_changed)
+    signals.node_shown.connect(storage.claims.node_changed)
     signals.node_answered.connect(
-        claims.node_changed,
+        storage.claims.node_changed,
         *([certificate.node_changed] if certificate is not None else []),
-        *([csi.writer.node_answered] if csi is not None else []),
+        *([storage.csi.writer.node_answered] if storage.csi is not None else []),
     )
     signals.node_health.connect(health.node_health)
     signals.newest_node.connect(own_node.current)
@@ -785,218 +733,8 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     if outside.on_connection is not None:
         outside.on_connection(monitor.connection_changed)
 
-    # -- the rooms, from the cellar up: started in this order, closed in the opposite one ---------
-    async def announce() -> None:
-        recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
-
-    metrics.node.node_name.labels(node_name).set(1)
-    rooms = [
-        Room(outside, tuple(outside.credentials)),
-        Room(writer, (Task("events", writer.run),)) if writer is not None else None,
-        Room(recorder, start=announce),
-        Room(pods),
-        Room(queries),
-        Room(cache),
-        Room(reasons),
-        Room(scrape),
-        Room(starts, keep=lambda found: starts.forget_except(found.desired)),
-        Room(statuses, close=statuses.close),
-        Room(actuated, keep=lambda found: actuated.keep(found.known), close=actuated.close),
-        Room(allocated, close=allocated.close),
-        Room(
-            allocations,
-            keep=lambda found: allocations.keep(found.desired),
-            close=allocations.close,
-        ),
-        Room(objects, close=objects.close),
-        Room(
-            claims,
-            (Task("volumes", claims.run),),
-            keep=lambda found: claims.pods_known(),
-            close=claims.close,
-        ),
-        Room(tokens, close=tokens.close),
-        Room(services, (Task("services", services.run),)) if services is not None else None,
-        Room(
-            csi,
-            (Task("csi-drivers", csi.objects.run), Task("csi-node", csi.writer.run)),
-            close=csi.close,
-        )
-        if csi is not None
-        else None,
-        Room(plugins, (Task("plugins", plugins.run),)) if plugins is not None else None,
-        Room(
-            directories,
-            keep=lambda found: directories.sweep_soon(found.known),
-            close=directories.close,
-        ),
-        Room(
-            cgroups,
-            (Task("cgroups", cgroups.run),),
-            keep=lambda found: cgroups.sweep_soon(),
-            close=cgroups.close,
-        )
-        if cgroups is not None
-        else None,
-        Room(
-            user_namespaces,
-            start=lambda: mend(user_namespaces, outside.runtime),
-            keep=lambda found: user_namespaces.keep(found.known),
-        ),
-        Room(records, start=records.start, close=records.close) if records is not None else None,
-        Room(providers, close=providers.close) if providers is not None else None,
-        Room(runtime, close=lambda: runtime.drain(DRAIN_S)),
-        Room(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
-        Room(
-            probes,
-            keep=lambda found: probes.forget_except(found.possibly_running),
-            close=probes.close,
-        ),
-        Room(mirrors, close=mirrors.close) if mirrors is not None else None,
-        Room(workers, close=workers.close),
-        Room(pleg, (Task("pleg", pleg.run),)),
-        Room(stream, (Task("runtime-events", stream.run),)),
-        Room(early_looks, close=early_looks.close),
-        Room(dead, (Task("dead-containers", dead.run),)),
-        Room(gate, close=gate.close),
-        Room(loop, (Task("sync-loop", loop.run),)),
-        Room(sources, tuple(source_tasks)),
-        Room(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
-        Room(
-            upkeep,
-            (
-                Task("container-gc", upkeep.collect_containers),
-                Task("image-gc", upkeep.collect_images),
-            ),
-        ),
-        Room(
-            local_storage,
-            (Task("local-storage", local_storage.run),),
-            keep=lambda found: local_storage.pods_changed(found.possibly_running),
-        )
-        if local_storage is not None
-        else None,
-        Room(pressure, (Task("node-pressure", pressure.run),), close=pressure.close)
-        if pressure is not None
-        else None,
-        Room(rotator, (Task("log-rotation", rotator.run),)),
-        Room(stuck_pods, (Task("stuck-pods", stuck_pods.run),)),
-        Room(
-            node,
-            (
-                Task("node", node.run),
-                Task("own-node", own_node.run),
-                Task("node-lease", after(node.registered, lease.run)),
-                Task("static-pods-mirrors", after(node.registered, loop.sync_static_pods)),
-            ),
-        )
-        if node is not None and lease is not None
-        else None,
-        Room(
-            certificate,
-            (Task("serving-certificate", certificate.run),) if api is not None else (),
-            start=certificate.start,
-        )
-        if certificate is not None
-        else None,
-        Room(health_server, start=health_server.start, close=health_server.close)
-        if health_server is not None
-        else None,
-        Room(collector, close=collector.close) if collector is not None else None,
-        Room(server, start=server.start, close=server.close) if server is not None else None,
-        Room(explain, start=explain.start, close=explain.close) if explain is not None else None,
-    ]
-    there = [room for room in rooms if room is not None]
-    signals.pods_counted.connect(*(room.keep for room in there if room.keep is not None))
-    return Agent(there)
-
-
-def _source_tasks(
-    settings: KubeletSettings,
-    kube_api: KubeApi | None,
-    loop: SyncLoop,
-    own_node: OwnNode,
-    rng: random.Random,
-) -> Iterator[Task]:
-    """Where pods come from, each a task of its own."""
-    name = own_node.name
-    if kube_api is not None:
-        api_source = ApiSource(kube_api, name, loop, rng=rng)
-
-        async def follow() -> None:
-            # the pods that run are admitted anew: not before the node's labels and taints are known
-            await own_node.known(within=NODE_KNOWN_S)
-            await api_source.run()
-
-        yield Task(f"source-{SOURCE_API}", follow)
-    if settings.static_pod_path:
-        files = FileSource(
-            Path(settings.static_pod_path),
-            name,
-            loop,
-            check_frequency=settings.file_check_frequency,
-        )
-        yield Task(f"source-{SOURCE_FILE}", files.run)
-    if settings.static_pod_url:
-        url = HttpSource(
-            settings.static_pod_url,
-            name,
-            loop,
-            headers=dict(settings.static_pod_url_header),
-            check_frequency=settings.http_check_frequency,
-        )
-        yield Task(f"source-{SOURCE_HTTP}", url.run)
-
-
-def _runtime_settings(settings: KubeletSettings, machine: Machine, root: Path) -> RuntimeSettings:
-    """What settings and machine say about sandboxes and containers."""
-    facts, kernel = machine.facts, machine.kernel
-    return RuntimeSettings(
-        pod_logs_dir=settings.pod_logs_dir,
-        container_logs_dir=machine.container_logs_dir,
-        seccomp_root=str(root / "seccomp"),
-        seccomp_default=settings.seccomp_default,
-        cluster_domain=settings.cluster_domain,
-        cluster_dns=settings.cluster_dns,
-        node_ips=tuple(machine.node_ips),
-        cpu_cfs_quota=settings.cpu_cfs_quota,
-        cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),
-        memory_capacity=facts.memory_bytes,
-        swap_capacity=facts.swap_bytes,
-        limited_swap=settings.memory_swap.swap_behavior == "LimitedSwap",
-        single_process_oom_kill=bool(settings.single_process_oom_kill),
-        cgroup_v2=kernel.cgroup_v2,
-        swap_controller=kernel.swap_controller,
-        hugepage_sizes=kernel.hugepage_sizes,
-        thermal_throttle_paths=kernel.thermal_throttle_paths,
-        stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
-    )
-
-
-def _initial_node(options: NodeOptions, outside: Outside) -> api_types.Node:
-    """The node as it would be registered now."""
-    facts = outside.machine.facts
-    status = node_status(
-        facts,
-        options,
-        outside.runtime_info,
-        node_ips=outside.machine.node_ips,
-        hostname=facts.hostname,
-        images=(),
-        health=NodeHealth(),
-        old={},
-        now=outside.clock.now(),
-    )
-    return new_node(options, facts.hostname, facts.architecture, status)
-
-
-def _handlers_with(info: RuntimeInfo, feature: str) -> frozenset[str]:
-    """Runtime handlers that say that they have a feature; "" is the default one."""
-    return frozenset(
-        handler.get("name") or ""
-        for handler in info.handlers
-        if (handler.get("features") or {}).get(feature)
-    )
+    signals.pods_counted.connect(*(room.keep for room in rooms if room.keep is not None))
+    return Agent(rooms)
 
 
 def _no_parent(pod: Pod) -> str:

@@ -22,7 +22,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """An entry of the table at the end of :func:`kubeletpy.agent.build.build`.
+    """What the agent has to know of a room (:func:`kubeletpy.agent.build.build`).
 
     Whatever a room does not need stays None.
     """
@@ -31,7 +31,7 @@ class Room:
     """The room itself, for who looks into an agent (tests, ``kubeletpy up``)."""
     tasks: tuple[Task, ...] = ()
     start: Callable[[], Awaitable[Any]] | None = None
-    """Awaited before any task runs, in the order of the table; may raise why there can't be an
+    """Awaited before any task runs, in the order of the rooms; may raise why there can't be an
     agent."""
     keep: Callable[[NodePods], None] | None = None
     """Told by housekeeping which pods there are; of all others nothing need be kept. Must not

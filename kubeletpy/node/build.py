@@ -30,6 +30,14 @@ class RuntimeInfo:
     handlers: Sequence[api.NodeRuntimeHandler] = ()
     supplemental_groups_policy: bool = False
 
+    def handlers_with(self, feature: str) -> frozenset[str]:
+        """Handlers that say that they have a feature; "" is the default one."""
+        return frozenset(
+            handler.get("name") or ""
+            for handler in self.handlers
+            if (handler.get("features") or {}).get(feature)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ImageSummary:
@@ -152,6 +160,29 @@ def new_node(
         "spec": spec,
         "status": status,
     }
+
+
+def initial_node(
+    facts: MachineFacts,
+    options: NodeOptions,
+    runtime: RuntimeInfo,
+    *,
+    node_ips: Sequence[str],
+    now: float,
+) -> api.Node:
+    """The node as it would be registered now."""
+    status = node_status(
+        facts,
+        options,
+        runtime,
+        node_ips=node_ips,
+        hostname=facts.hostname,
+        images=(),
+        health=NodeHealth(),
+        old={},
+        now=now,
+    )
+    return new_node(options, facts.hostname, facts.architecture, status)
 
 
 def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | None:

@@ -1,0 +1,70 @@
+"""Where an agent's pods come from: a part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from kubeletpy.agent.room import Task
+from kubeletpy.config import KubeletSettings
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.own_node import OwnNode
+from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
+from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.sources.api import ApiSource
+from kubeletpy.syncloop.sources.file import FileSource
+from kubeletpy.syncloop.sources.http import HttpSource
+from kubeletpy.syncloop.sources.ready import ReadySources
+
+NODE_KNOWN_S = 10.0
+"""How long pods of the API wait for the node's own object at the start."""
+
+
+def expected_sources(settings: KubeletSettings, kube_api: KubeApi | None) -> ReadySources:
+    """The sources that must have shown their pods before anything is cleaned up."""
+    return ReadySources(
+        [SOURCE_API] * (kube_api is not None)
+        + [SOURCE_FILE] * bool(settings.static_pod_path)
+        + [SOURCE_HTTP] * bool(settings.static_pod_url)
+    )
+
+
+def source_tasks(
+    settings: KubeletSettings,
+    kube_api: KubeApi | None,
+    loop: SyncLoop,
+    own_node: OwnNode,
+    rng: random.Random,
+) -> Iterator[Task]:
+    """A task for each source."""
+    name = own_node.name
+    if kube_api is not None:
+        api_source = ApiSource(kube_api, name, loop, rng=rng)
+
+        async def follow() -> None:
+            # the pods that run are admitted anew: not before the node's labels and taints are known
+            await own_node.known(within=NODE_KNOWN_S)
+            await api_source.run()
+
+        yield Task(f"source-{SOURCE_API}", follow)
+    if settings.static_pod_path:
+        files = FileSource(
+            Path(settings.static_pod_path),
+            name,
+            loop,
+            check_frequency=settings.file_check_frequency,
+        )
+        yield Task(f"source-{SOURCE_FILE}", files.run)
+    if settings.static_pod_url:
+        url = HttpSource(
+            settings.static_pod_url,
+            name,
+            loop,
+            headers=dict(settings.static_pod_url_header),
+            check_frequency=settings.http_check_frequency,
+        )
+        yield Task(f"source-{SOURCE_HTTP}", url.run)

@@ -1,0 +1,34 @@
+"""What settings and machine say about sandboxes and containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubeletpy.agent.outside import Machine
+from kubeletpy.config import KubeletSettings
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+
+
+def runtime_settings(settings: KubeletSettings, machine: Machine, root: Path) -> RuntimeSettings:
+    """``root`` is the kubelet's root directory."""
+    facts, kernel = machine.facts, machine.kernel
+    return RuntimeSettings(
+        pod_logs_dir=settings.pod_logs_dir,
+        container_logs_dir=machine.container_logs_dir,
+        seccomp_root=str(root / "seccomp"),
+        seccomp_default=settings.seccomp_default,
+        cluster_domain=settings.cluster_domain,
+        cluster_dns=settings.cluster_dns,
+        node_ips=tuple(machine.node_ips),
+        cpu_cfs_quota=settings.cpu_cfs_quota,
+        cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),
+        memory_capacity=facts.memory_bytes,
+        swap_capacity=facts.swap_bytes,
+        limited_swap=settings.memory_swap.swap_behavior == "LimitedSwap",
+        single_process_oom_kill=bool(settings.single_process_oom_kill),
+        cgroup_v2=kernel.cgroup_v2,
+        swap_controller=kernel.swap_controller,
+        hugepage_sizes=kernel.hugepage_sizes,
+        thermal_throttle_paths=kernel.thermal_throttle_paths,
+        stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
+    )
