@@ -127,9 +127,12 @@ class AgentServer:
         inflight.inc()
         began = asyncio.get_running_loop().time()
         try:
-            await self._admit(request, route)
-            if self._door is not None:
-                self._door.know(request.transport)
+            who = await self._admit(request, route)
+            if self._door is not None and not self._door.know(request.transport, who):
+                raise web.HTTPTooManyRequests(
+                    text=f"{who} has too many connections to this port\n",
+                    headers={"Retry-After": "1", "Connection": "close"},
+                )
             if route is not None and route.long_running:
                 return await handler(request)
             return await self._answer(request, handler)
@@ -167,9 +170,10 @@ class AgentServer:
         finally:
             self._answering -= 1
 
-    async def _admit(self, request: web.Request, route: Route | None) -> None:
+    async def _admit(self, request: web.Request, route: Route | None) -> str:
+        """Who asks; the client's address where the port asks nobody."""
         if self._access is None:
-            return
+            return request.remote or ""
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         if certificate and self._tls is not None and transport is not None:
@@ -199,6 +203,7 @@ class AgentServer:
             ) from None
         if not allowed:
             raise web.HTTPForbidden(text=refusal(identity.user, verb, subresources))
+        return identity.user
 
     def _labels(self, request: web.Request, route: Route | None) -> tuple[Any, ...]:
         shown = route.folder if route is not None else "other"
@@ -230,4 +235,7 @@ def _plain(answer: web.HTTPException) -> web.Response:
     headers = {
         key: value for key, value in answer.headers.items() if key in ("Allow", "Retry-After")
     }
-    return web.Response(status=answer.status, text=answer.text or answer.reason, headers=headers)
+    made = web.Response(status=answer.status, text=answer.text or answer.reason, headers=headers)
+    if answer.headers.get("Connection") == "close":
+        made.force_close()
+    return made

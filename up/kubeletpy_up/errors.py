@@ -198,6 +198,16 @@ def too_large(limit: int) -> ApiError:
     )
 
 
+def too_many_connections(user: str) -> ApiError:
+    """429: a user has more than their share of the port's connections."""
+    return ApiError(
+        429,
+        "TooManyRequests",
+        f"user {user!r} has too many connections to this server",
+        {"retryAfterSeconds": 1},
+    )
+
+
 def unavailable(message: str) -> ApiError:
     """503: later it may work."""
     return ApiError(503, "ServiceUnavailable", message)

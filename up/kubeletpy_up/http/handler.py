@@ -33,6 +33,7 @@ from kubeletpy_up.schema.bounds import BODY_LIMIT
 
 logger = logging.getLogger(__name__)
 
+_TOO_MANY = 429
 _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
 
 
@@ -51,8 +52,10 @@ class Handler:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         response = await self._handle(request)
-        if request.content.exception() is not None and not response.prepared:
-            # nothing more can be read from this connection: its client is notified
+        if not response.prepared and (
+            # nothing more can be read from this connection, or it is one too many
+            request.content.exception() is not None or response.status == _TOO_MANY
+        ):
             response.force_close()
         return response
 
@@ -81,8 +84,8 @@ class Handler:
         if parts and parts[0] in _PUBLIC:
             return documents.public(request, parts)
         caller = self._authenticate(request)
-        if self.door is not None:
-            self.door.know(request.transport)
+        if self.door is not None and not self.door.know(request.transport, caller.user):
+            raise errors.too_many_connections(caller.user)
         route = paths.parse(parts)
         if route is None:
             return documents.answer(request, parts)
