@@ -43,11 +43,12 @@ from kubeletpy.volumes.claims.resolve import (
     resolve,
 )
 from kubeletpy.volumes.on_disk import SetUp
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.telling import Telling
-from kubeletpy.volumes.plugin import OperationFailed, VolumePlugin
+from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 

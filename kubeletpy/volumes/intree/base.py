@@ -28,18 +28,12 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.on_disk import (
     Found,
     Outcome,
-    Published,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
 )
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 from kubeletpy.volumes.paths import UnsafePath, safe_name
-from kubeletpy.volumes.plugin import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
-)
 from kubeletpy.volumes.syscalls import mounts_below
 
 T = TypeVar("T")
@@ -49,7 +43,10 @@ PROGRAM_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class InTreePlugin:
-    """A kind of volume without driver, staging and expansion; those that have them say so."""
+    """A kind of volume without driver, staging and expansion; those that have them say so.
+
+    ``publish`` and ``unpublish`` are each kind's own (:mod:`kubeletpy.volumes.plugin`).
+    """
 
     name = ""
     kinds: frozenset[str] = frozenset()
@@ -129,21 +126,6 @@ class InTreePlugin:
     ) -> None:
         """Nothing to do."""
 
-    async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
-    ) -> Published:
-        """Each kind for itself."""
-        raise NotImplementedError
-
-    async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Unmount and remove its directory."""
-        await self.in_thread(partial(self.remove_target, left.path), f"unmount of {left.path}")
-
     async def unstage(self, left: StagedOnDisk) -> None:
         """Nothing to do."""
 
@@ -188,10 +170,6 @@ class InTreePlugin:
             return await self.patient.run(work)
         except (OSError, UnsafePath) as error:
             raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
-
-    def remove_target(self, path: str) -> None:
-        """Unmount what is at a path of ours and remove it. Blocks. Raises OSError."""
-        raise NotImplementedError
 
 
 def is_mounted(path: str) -> bool:

@@ -15,7 +15,7 @@ from kubeletpy.images.providers.program import Program, run_program
 from kubeletpy.images.providers.protocol import ProviderError
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, is_mounted, run
 from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.plugin import OperationFailed
+from kubeletpy.volumes.operation import OperationFailed
 
 _STEP = "MountVolume.MountDevice"
 MKFS = {

@@ -18,16 +18,11 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 from kubeletpy.volumes.operations import expansion
 from kubeletpy.volumes.operations.expansion import Flow
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
-from kubeletpy.volumes.plugin import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
-    VolumePlugin,
-)
+from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 _STEP = "MountVolume.Setup failed while expanding volume"
