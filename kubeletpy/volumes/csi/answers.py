@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kubeletpy.remote.errors import Code, scrub
+from kubeletpy.api.scrub import scrub
+from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.on_disk import Outcome, VolumeStats
 from kubeletpy.volumes.operation import ExpansionProblem

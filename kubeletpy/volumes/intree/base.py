@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.images.providers.program import Program, run_program
-from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims.model import (
     Cause,
     Mode,
@@ -207,7 +206,7 @@ async def run(program: str, args: Sequence[str], *, call: str, step: str = "") -
         raise OperationFailed(Outcome.FINAL, message, step=step, call=call)
     try:
         return (await run_program(Program(path, args), b"")).decode(errors="replace")
-    except ProviderError as error:
+    except ProgramFailed as error:
         message = f"{program} {' '.join(args)}: {error}"
         raise OperationFailed(Outcome.UNCERTAIN, message, step=step, call=call) from error
 
