@@ -7,12 +7,12 @@ feature gate PodAndContainerStatsFromCRI) what the runtime says goes before what
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.clock import Clock
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unimplemented
@@ -30,6 +30,10 @@ from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, PodRef, Reading, TreeUse
 
 log = logging.getLogger(__name__)
+
+READERS = 3
+"""Threads apart from those that start pods: clients decide how often this is asked for, and the
+runtime which file systems are looked at, of which one may hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class StatsCollector:
         self._usage = Shared(lambda: self._collect(detail=False))
         self._detail = Shared(lambda: self._collect(detail=True))
         self._disks = Shared(self._measure)
+        self._threads = PatientThreads(READERS)
         self._silent = False
         """The runtime has been said to give no stats."""
 
@@ -109,10 +114,10 @@ class StatsCollector:
         pods = self._running()
         located = await self._located(pods)
         at = self._now()
-        node, found = await asyncio.to_thread(self._read, pods, located, detail)
+        node, found = await self._threads.run(self._read, pods, located, detail)
         said, problem = await self._said(found, detail=detail)
         if said is not None:
-            spaces = await asyncio.to_thread(_spaces, mount_points(said), at)
+            spaces = await self._threads.run(_spaces, mount_points(said), at)
             first = self._from.prefer_runtime
             found = [completed(pod, said, spaces, prefer_runtime=first) for pod in found]
         return Reading(at, node, tuple(found), problem)
@@ -164,7 +169,7 @@ class StatsCollector:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]
         measured = await self._from.disks.measure(p for plan in plans for p in plan.paths())
         at = self._now()
-        root = await asyncio.to_thread(space_with_device, self._from.root_dir, at)
+        root = await self._threads.run(space_with_device, self._from.root_dir, at)
         image, containers = await self._runtime_file_systems(at)
         disks = {plan.uid: disk_plan.pod_disk(plan, measured) for plan in plans}
         return Disks(root, image, containers, disks)
@@ -185,7 +190,7 @@ class StatsCollector:
         except CRIError as error:
             log.warning("the runtime does not tell its file systems", extra={"why": str(error)})
             return None, None
-        return await asyncio.to_thread(_file_systems, info, at)
+        return await self._threads.run(_file_systems, info, at)
 
 
 def _spaces(points: Iterable[str], at: int) -> dict[str, FsSpace]:

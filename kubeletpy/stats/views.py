@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 
+from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -25,6 +26,9 @@ from kubeletpy.stats.usage import Disks, Reading
 log = logging.getLogger(__name__)
 
 FROM_FILES, FROM_RUNTIME = "cadvisor", "cri"
+WRITERS = 2
+"""Documents that are written at once, on threads apart from those that start pods: clients decide
+how many are asked for."""
 
 
 class StatsViews:
@@ -51,18 +55,19 @@ class StatsViews:
         self._descriptors: Sequence[cri.MetricDescriptor] | None = None
         self._provider = provider
         self._rates = Rates()
+        self._threads = PatientThreads(WRITERS)
         provider(FROM_FILES)
 
     async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
         """The document of /stats/summary, as JSON."""
         if only_cpu_and_memory:
-            return await asyncio.to_thread(self._summary, await self._read(detail=False), None)
+            return await self._threads.run(self._summary, await self._read(detail=False), None)
         reading, disks = await asyncio.gather(self._read(detail=True), self._collector.disks())
-        return await asyncio.to_thread(self._summary, reading, disks)
+        return await self._threads.run(self._summary, reading, disks)
 
     async def resource_metrics(self) -> bytes:
         """The scrape of /metrics/resource."""
-        return await asyncio.to_thread(resource.render, await self._read(detail=False))
+        return await self._threads.run(resource.render, await self._read(detail=False))
 
     async def log_metrics(self) -> bytes:
         """What the logs of containers take, for /metrics."""
@@ -77,14 +82,14 @@ class StatsViews:
                 level = logging.DEBUG if isinstance(error, Unimplemented) else logging.WARNING
                 log.log(level, "the runtime gives no metrics", extra={"why": str(error)})
                 self._provider(FROM_FILES)
-        return await asyncio.to_thread(self._cadvisor, await self._read(detail=True))
+        return await self._threads.run(self._cadvisor, await self._read(detail=True))
 
     async def _from_runtime(self, runtime: RuntimeService) -> bytes:
         if not self._descriptors:
             self._descriptors = await runtime.list_metric_descriptors()
         pods = await runtime.list_pod_sandbox_metrics()
         self._provider(FROM_RUNTIME)
-        return await asyncio.to_thread(cri_metrics.render, self._descriptors, pods)
+        return await self._threads.run(cri_metrics.render, self._descriptors, pods)
 
     async def _read(self, *, detail: bool) -> Reading:
         collector = self._collector
