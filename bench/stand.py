@@ -86,7 +86,10 @@ class Stand:
                 *(
                     [self.program]
                     if self.program
-                    else [sys.executable, "-m", "kubeletpy.cli.main", "run"]
+                    else [
+                        *(sys.executable, "-m", "kubeletpy.cli.main", "run"),
+                        "--keep-kernel-settings",
+                    ]
                 ),
                 f"--kubeconfig={kubeconfig or self.directory / 'api' / 'node.kubeconfig'}",
                 f"--config={self.directory / 'kubelet.json'}",
@@ -222,6 +225,7 @@ def _write_config(stand: Stand, more: JSON) -> None:
         "failCgroupV1": False,
         # how full this machine is must not matter
         "evictionHard": {},
+        "makeIPTablesUtilChains": False,
         # A Go kubelet wants a root that is there already; without one its pods are in /kubepods.
         **({} if stand.program else {"cgroupRoot": CGROUP_ROOT}),
         **more,

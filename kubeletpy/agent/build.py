@@ -23,6 +23,7 @@ from kubeletpy.admission.declared_features import declared
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.eviction import build_eviction
+from kubeletpy.agent.guards import build_guards
 from kubeletpy.agent.health import AgentHealth
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.pod_sources import expected_sources, source_tasks
@@ -167,6 +168,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
 
     rooms.append(Room(recorder, start=announce))
+    rooms += build_guards(settings, flags, outside, recorder, node_name=node_name)
     pods = PodManager()
     cache = PodStatusCache()
     machine_of_workers = WorkerMachine(RequeueSettings(sync_frequency=settings.sync_frequency))

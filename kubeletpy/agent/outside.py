@@ -16,6 +16,7 @@ from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
 from kubeletpy.eviction.node_pressure import NodeSignals, PodUses
+from kubeletpy.guards.host import GuardedHost
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
@@ -59,6 +60,8 @@ class Machine:
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
     signals: NodeSignals | None = None
     """What the node has left; None: it is not watched, and nobody is evicted for its sake."""
+    guarded: GuardedHost | None = None
+    """The machine itself, to be kept well; None: it is left alone."""
     uses: PodUses | None = None
     """What pods use; None: as their cgroups say."""
     container_logs_dir: str = "/var/log/containers"

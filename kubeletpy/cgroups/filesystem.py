@@ -55,7 +55,7 @@ class CgroupFilesystem:
 
     def exists(self, path: str) -> bool:
         """Whether a cgroup is in every hierarchy where it is needed."""
-        path = _safe(path)
+        path = safe_path(path)
         return all(Path(mount + path).is_dir() for mount in self._needed)
 
     def create(self, path: str, resources: CgroupResources) -> None:
@@ -63,14 +63,14 @@ class CgroupFilesystem:
 
         Raises CgroupError.
         """
-        path = _safe(path)
+        path = safe_path(path)
         for mount in self._made:
             self._make(mount, path)
         self.write(path, resources)
 
     def create_group(self, path: str, resources: CgroupResources) -> None:
         """As :meth:`create` for one whose children are to be limited too. Raises CgroupError."""
-        path = _safe(path)
+        path = safe_path(path)
         for mount in self._made:
             self._make(mount, path)
         if self.version == 2:
@@ -79,7 +79,7 @@ class CgroupFilesystem:
 
     def write(self, path: str, resources: CgroupResources) -> None:
         """Set those limits that are given and that this machine has. Raises CgroupError."""
-        path = _safe(path)
+        path = safe_path(path)
         lines = v1_files(resources) if self.version == 1 else v2_files(resources)
         refused: list[tuple[str, str]] = []
         for controller, name, text in lines:
@@ -112,7 +112,7 @@ class CgroupFilesystem:
         if mount is None:
             return ""
         try:
-            return Path(f"{mount}{_safe(path)}/{name}").read_text().strip()
+            return Path(f"{mount}{safe_path(path)}/{name}").read_text().strip()
         except OSError:
             return ""
 
@@ -120,7 +120,7 @@ class CgroupFilesystem:
 
     def children(self, path: str) -> set[str]:
         """Names of the cgroups directly below one, in any hierarchy."""
-        path = _safe(path)
+        path = safe_path(path)
         return {Path(found).name for mount in self._every for found in _directories(mount + path)}
 
     def remove(self, path: str) -> bool:
@@ -128,7 +128,7 @@ class CgroupFilesystem:
 
         Raises CgroupError.
         """
-        path = _safe(path)
+        path = safe_path(path)
         gone = [self._rmdir(mount + path) for mount in self._every]
         return all(gone)
 
@@ -139,7 +139,7 @@ class CgroupFilesystem:
             CgroupBusy: processes are still ending; try again a little later.
             CgroupError: it can not be removed.
         """
-        path = _safe(path)
+        path = safe_path(path)
         trees = [list(_walk(mount + path)) for mount in self._every]
         self._kill(path, [directory for tree in trees for directory in tree])
         gone = [self._rmdir(directory) for tree in trees for directory in reversed(tree)]
@@ -223,7 +223,8 @@ class CgroupFilesystem:
                     ) from error
 
 
-def _safe(path: str) -> str:
+def safe_path(path: str) -> str:
+    """A path below a hierarchy's mount point as it is. Raises CgroupError: it leads out of it."""
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
         raise CgroupError(f"not the path of a cgroup: {path[:200]!r}")

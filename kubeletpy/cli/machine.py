@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.guards.kernel_settings import compare, refusal
+from kubeletpy.guards.sysctls import read
 from kubeletpy.host.kernel_text import lines
 
 
@@ -27,3 +29,8 @@ def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozense
         return parse_cpuset(path.read_text().strip())
     except OSError:
         return None
+
+
+def wrong_kernel_settings(directory: Path = Path("/proc/sys")) -> str:
+    """Which of the kernel's settings are not as a node needs them, and what to do; ``""``: none."""
+    return refusal(compare(read(directory)))

@@ -125,6 +125,8 @@ def _check(loaded: config.LoadedConfig) -> None:
         swap_on=machine.swap_on(),
         online_cpus=machine.online_cpus(),
     )
+    if loaded.settings.protect_kernel_defaults and (why := machine.wrong_kernel_settings()):
+        problems.append(config.Problem("protectKernelDefaults", "true", why))
     path = loaded.node.kubeconfig
     bootstrap = loaded.node.bootstrap_kubeconfig
     if path and not Path(path).is_file() and not bootstrap:

@@ -101,6 +101,7 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
             "kind": "KubeletConfiguration",
             "failSwapOn": False,
             "failCgroupV1": False,
+            "makeIPTablesUtilChains": False,
         }
     state: Path = given.state_dir
     _serve_the_api(document, state / "api" / "pki")
@@ -110,6 +111,8 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
         f"--container-runtime-endpoint={given.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
         f"--v={given.verbosity}",
+        # somebody's own machine, not a node's alone
+        "--keep-kernel-settings",
     ]
     loaded = config.load_document(document, config.parse_flags(flags))
     # our own flags, not the user's: that some are deprecated for users is no news for them

@@ -82,6 +82,10 @@ def _cgroups(given: Given) -> Iterable[tuple[str, object, str]]:
             yield f"{prefix}ReservedCgroup", "", allowed
     if s.system_cgroups and "cgroupRoot" not in given.explicit:
         yield "systemCgroups", s.system_cgroups, "needs cgroupRoot"
+    for field, path in (("systemCgroups", s.system_cgroups), ("kubeletCgroups", s.kubelet_cgroups)):
+        parts = path.split("/")
+        if path and (not any(parts) or {".", ".."} & set(parts) or "\0" in path):
+            yield field, path, "must be the path of a cgroup below the root, such as /system"
     if s.reserved_system_cpus and (s.system_reserved_cgroup or s.kube_reserved_cgroup):
         allowed = "not together with systemReservedCgroup or kubeReservedCgroup"
         yield "reservedSystemCPUs", s.reserved_system_cpus, allowed
@@ -181,7 +185,17 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_image_gc, ("imageGC", "imageM")),
     (_image_pulls, ("serializeImagePulls", "maxParallelImagePulls")),
     (_image_verification, ("imagePullCredentials", "preloadedImages", "featureGates")),
-    (_cgroups, ("enforceNodeAllocatable", "cgroup", "systemReservedCgroup", "kubeReservedCgroup")),
+    (
+        _cgroups,
+        (
+            "enforceNodeAllocatable",
+            "cgroup",
+            "systemReservedCgroup",
+            "kubeReservedCgroup",
+            "systemCgroups",
+            "kubeletCgroups",
+        ),
+    ),
     (_eviction, ("evictionSoft", "evictionHard")),
     (_gated, ("featureGates", "qosReserved", "cpuCFSQuotaPeriod", "crashLoopBackOff", "logging")),
     (_logs, ("logging", "enableSystemLog")),

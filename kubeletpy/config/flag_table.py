@@ -134,6 +134,7 @@ hostname-override text
 housekeeping-interval text meaningless
 image-credential-provider-bin-dir text
 image-credential-provider-config text
+keep-kernel-settings bool
 kubeconfig text
 lock-file text
 max-housekeeping-interval text meaningless

@@ -40,6 +40,7 @@ class NodeFlags:
     hostname_override: str = ""
     image_credential_provider_bin_dir: str = ""
     image_credential_provider_config: str = ""
+    keep_kernel_settings: bool = False
     kubeconfig: str = ""
     lock_file: str = ""
     maximum_dead_containers: int = -1

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     """The ``reason`` of an event."""
 
     BACK_OFF = "BackOff"
+    CGROUP_V1 = "CgroupV1"
     CONTAINER_GC_FAILED = "ContainerGCFailed"
     CREATED = "Created"
     DNS_CONFIG_FORMING = "DNSConfigForming"
@@ -64,6 +65,7 @@ class Reason(StrEnum):
     NODE_NOT_SCHEDULABLE = "NodeNotSchedulable"
     NODE_READY = "NodeReady"
     NODE_SCHEDULABLE = "NodeSchedulable"
+    POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk"
     PREEMPTING = "Preempting"
     PROBE_WARNING = "ProbeWarning"
     PULLED = "Pulled"
@@ -80,6 +82,7 @@ class Reason(StrEnum):
     STARTING = "Starting"
     STILL_TERMINATING = "StillTerminating"
     STOP_SIGNAL_IGNORED = "StopSignalIgnored"
+    SYSTEM_OOM = "SystemOOM"
     UNHEALTHY = "Unhealthy"
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed"
 

@@ -20,6 +20,7 @@ from kubeletpy.clock import SystemClock
 from kubeletpy.config import ConfigError, KubeletSettings, LoadedConfig, NodeFlags, Problem
 from kubeletpy.config.gates import GATES
 from kubeletpy.eviction.machine import MachineSignals
+from kubeletpy.guards.host import this_machine
 from kubeletpy.host.uptime import booted_at, process_started_at
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.client import KubeClient
@@ -85,6 +86,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
             node_ips,
             cgroups=cgroups,
             signals=MachineSignals.here(clock, kubepods, flags.root_dir, runtime),
+            guarded=this_machine(),
             booted_at=booted_at(now),
             started_at=process_started_at(now),
         ),

@@ -19,8 +19,13 @@ from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.volumes.csi import answers, requests
 from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
 from kubeletpy.volumes.csi.requests import Access, Volume
-from kubeletpy.volumes.on_disk import Outcome, VolumeStats
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed
+from kubeletpy.volumes.plugin import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    Outcome,
+    VolumeStats,
+)
 
 __all__ = ["Access", "NodeClient", "Volume"]
 

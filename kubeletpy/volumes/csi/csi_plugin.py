@@ -29,15 +29,18 @@ from kubeletpy.volumes.csi.names import (
     inline_unique_name,
     unique_name,
 )
-from kubeletpy.volumes.on_disk import (
+from kubeletpy.volumes.plugin import (
+    ExpansionFailed,
+    ExpansionProblem,
     Found,
+    OperationFailed,
     Outcome,
+    PodUse,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
 )
-from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 
 
 class CsiPlugin:

@@ -26,8 +26,14 @@ from kubeletpy.volumes.csi.names import (
     attachment_name,
     inline_handle,
 )
-from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
+from kubeletpy.volumes.plugin import (
+    OperationFailed,
+    Outcome,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
 
 log = logging.getLogger(__name__)
 

@@ -131,6 +131,8 @@ class JoiningNode(Node):
         places = {"/etc/kubernetes": self.kubernetes, "/var/lib/kubelet": self.root_dir}
         for place, here in places.items():
             words = [word.replace(place, str(here)) for word in words]
+        # what is the machine's stays as it is
+        words += ["--keep-kernel-settings", "--make-iptables-util-chains=false"]
         return [sys.executable, "-m", "kubeletpy.cli.main", *words, f"--root-dir={self.root_dir}"]
 
     def start_agent(self, *flags: str) -> None:

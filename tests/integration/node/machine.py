@@ -36,7 +36,8 @@ class Node(UserSide, MachineSide):
         file.write_text(json.dumps(self.config()))
         command = [sys.executable, "-m", "kubeletpy.cli.main", "run"]
         command += [f"--kubeconfig={self.api.endpoint.node_kubeconfig}", f"--config={file}"]
-        command += [f"--root-dir={self.root_dir}", f"--hostname-override={self.name}", *flags]
+        command += [f"--root-dir={self.root_dir}", f"--hostname-override={self.name}"]
+        command += ["--keep-kernel-settings", *flags]  # they are this machine's, not the node's
         self.agent.start(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
     def config(self) -> JSON:
@@ -58,6 +59,8 @@ class Node(UserSide, MachineSide):
             "failCgroupV1": False,
             # how full this machine is must not matter
             "evictionHard": {},
+            # tests of the chains have a network namespace of their own
+            "makeIPTablesUtilChains": False,
             "registryPullQPS": 0,
             "cgroupRoot": self.cgroup_root,
             **self._config,

@@ -80,7 +80,11 @@ def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
     file.write_text(json.dumps(node2.config()))
     kubeconfig = node2.api.endpoint.node_kubeconfig
     code, said = start(
-        "run", f"--config={file}", f"--kubeconfig={kubeconfig}", f"--root-dir={work_dir / 'root'}"
+        "run",
+        f"--config={file}",
+        f"--kubeconfig={kubeconfig}",
+        f"--root-dir={work_dir / 'root'}",
+        "--keep-kernel-settings",
     )
     assert code == 1
     assert "can't listen on " in said

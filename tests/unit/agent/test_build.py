@@ -14,6 +14,7 @@ from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.eviction.keeper import LocalStorageKeeper
+from kubeletpy.guards.host import GuardedHost
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.podworkers.syncer import KubePodSyncer
@@ -41,11 +42,13 @@ ALWAYS = [
 ]
 
 
-def made(root: Path, *, api: bool = True, **fields: Any) -> Agent:
+def made(
+    root: Path, *, api: bool = True, guarded: GuardedHost | None = None, **fields: Any
+) -> Agent:
     """An agent of these settings."""
     client = cast(Any, Mock())
     outside = Outside(
-        machine=Machine(FACTS, KernelFacts(), ("192.0.2.1",)),
+        machine=Machine(FACTS, KernelFacts(), ("192.0.2.1",), guarded=guarded),
         runtime=client,
         images=client,
         runtime_info=RuntimeInfo("containerd", "2.1.0"),
@@ -91,6 +94,30 @@ async def test_a_node_of_its_own(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_what_settings_add(tmp_path: Path, fields: dict[str, Any], task: str) -> None:
     assert set(names(made(tmp_path, api=False, **fields))) == {*ALWAYS, task}
+
+
+@pytest.mark.parametrize(
+    ("fields", "tasks"),
+    [
+        ({}, ["iptables", "ip6tables"]),
+        ({"makeIPTablesUtilChains": False}, []),
+        (
+            {"makeIPTablesUtilChains": False, "kubeletCgroups": "/agent"},
+            ["daemon-cgroups"],
+        ),
+        (
+            {"makeIPTablesUtilChains": False, "systemCgroups": "/system", "cgroupRoot": "/"},
+            ["daemon-cgroups"],
+        ),
+    ],
+)
+@on_virtual_time
+async def test_a_machine_is_guarded(
+    tmp_path: Path, fields: dict[str, Any], tasks: list[str]
+) -> None:
+    host = GuardedHost(groups=cast(Any, Mock()))
+    agent = made(tmp_path, api=False, guarded=host, **fields)
+    assert names(agent) == ["own-process", "kernel-log", *tasks, *ALWAYS]
 
 
 @on_virtual_time

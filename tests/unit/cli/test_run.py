@@ -118,6 +118,25 @@ def test_the_machine_must_fit(
     assert "failCgroupV1 is true: this machine uses cgroup v1" in capsys.readouterr().err
 
 
+def test_kernel_settings_are_refused_by_name(
+    files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "wrong_kernel_settings", lambda: "vm.x is 0, must be 1")
+    ended: list[bool] = []
+
+    async def agent(_loaded: config.LoadedConfig) -> None:
+        ended.append(True)
+
+    assert run.main(files, agent) == 0
+    assert run.main([*files, "--protect-kernel-defaults"], agent) == 1
+    assert "protectKernelDefaults is true: vm.x is 0, must be 1" in capsys.readouterr().err
+    assert ended == [True]
+
+
+def test_which_kernel_settings_are_wrong(tmp_path: Path) -> None:
+    assert "kernel.panic is not readable, must be 10" in machine.wrong_kernel_settings(tmp_path)
+
+
 def test_what_a_user_can_put_right_has_no_traceback(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

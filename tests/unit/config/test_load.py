@@ -232,6 +232,8 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("tracing: {endpoint: 'http://x'}\n", "scheme must be dns"),
         ("enableSystemLogHandler: false\nenableSystemLogQuery: true\n", "enableSystemLogHandler"),
         ("systemCgroups: /x\n", "needs cgroupRoot"),
+        ("systemCgroups: /\ncgroupRoot: /\n", 'systemCgroups is "/": must be the path'),
+        ("kubeletCgroups: /a/../b\n", 'kubeletCgroups is "/a/../b": must be the path'),
         ("logging: {format: xml}\n", "must be one of text, json"),
         ("logging: {options: {json: {splitStream: true}}}\n", "LoggingAlphaOptions"),
         ("a: [\n", "is not YAML or JSON"),

@@ -1,0 +1,75 @@
+"""What guards the machine: a part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.room import Room, Task
+from kubeletpy.cgroups.names import parse_existing
+from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.events.reasons import Reason
+from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.guards.at_start import MachineAtStart, StartSettings
+from kubeletpy.guards.chains import PROGRAMS
+from kubeletpy.guards.daemons import DaemonCgroups
+from kubeletpy.guards.iptables import IPTablesChains
+from kubeletpy.guards.kernel_log import system_oom
+from kubeletpy.guards.oom_watch import MARK, OOMWatch
+
+
+def build_guards(
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    outside: Outside,
+    recorder: EventRecorder,
+    *,
+    node_name: str,
+) -> list[Room]:
+    """None for a machine that is not to be guarded (a simulated one)."""
+    machine = outside.machine
+    if (host := machine.guarded) is None:
+        return []
+    root = Path(flags.root_dir)
+    warn = partial(recorder.event, node_reference(node_name), WARNING)
+    at_start = MachineAtStart(
+        StartSettings.from_settings(settings, keep_kernel=flags.keep_kernel_settings),
+        host,
+        warn,
+        root=root,
+        cgroup_v2=machine.kernel.cgroup_v2,
+        swap_on=machine.facts.swap_bytes > 0,
+        kernel_version=machine.facts.kernel_version,
+    )
+    watch = OOMWatch(
+        host.open_kernel_log,
+        root / MARK,
+        machine.facts.boot_id,
+        lambda kill: warn(Reason.SYSTEM_OOM, system_oom(kill)),
+    )
+    rooms = [
+        Room(at_start, (Task("own-process", at_start.run),), start=at_start.start),
+        Room(watch, (Task("kernel-log", watch.run),)),
+    ]
+    if settings.make_iptables_util_chains:
+        for version, program in PROGRAMS.items():
+            chains = IPTablesChains(version, host.run)
+            rooms.append(Room(chains, (Task(program, chains.run),)))
+    if host.groups is not None and (settings.kubelet_cgroups or settings.system_cgroups):
+        daemons = DaemonCgroups(
+            host.groups,
+            kubelet=_path(settings.kubelet_cgroups),
+            system=_path(settings.system_cgroups),
+            proc=host.proc,
+            own=host.own_pid,
+        )
+        rooms.append(Room(daemons, (Task("daemon-cgroups", daemons.run),)))
+    return rooms
+
+
+def _path(configured: str) -> str:
+    return parse_existing(configured) if configured else ""

@@ -1,0 +1,91 @@
+"""The iptables chains that others expect of a node, and what the answers of iptables mean. Pure.
+
+Nothing of the agent itself needs them. The hint chain tells other components which of the two
+iptables of a machine is in use; the firewall drops packets to loopback addresses that come from
+elsewhere, which a proxy with route_localnet would let in; the canaries go when somebody flushes
+everything. Source: docs/reference/config.csv: makeIPTablesUtilChains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+HINT = "KUBE-IPTABLES-HINT"
+FIREWALL = "KUBE-FIREWALL"
+CANARY = "KUBE-KUBELET-CANARY"
+CANARY_TABLES = ("mangle", "nat", "filter")
+PROGRAMS = {4: "iptables", 6: "ip6tables"}
+"""By version of the Internet Protocol."""
+LOCK_WAIT_S = 5
+"""How long a command waits for another one that changes the tables."""
+
+_FOREIGN_LOOPBACK = (
+    *("-m", "comment", "--comment", "block incoming localnet connections"),
+    *("--dst", "127.0.0.0/8", "!", "--src", "127.0.0.0/8"),
+    *("-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP"),
+)
+"""kube-proxy makes the very same rule: it must be the same to the letter."""
+
+
+class Answer(Enum):
+    """What the exit code of iptables says."""
+
+    YES = "done, or it is there"
+    NO = "it is there already, or it is not there"
+    FAILED = "neither"
+
+
+def answer(code: int) -> Answer:
+    """1 is the answer "no"; others are failures: no right, no kernel module, the lock not got."""
+    return {0: Answer.YES, 1: Answer.NO}.get(code, Answer.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A chain or a rule; arguments of iptables without the table."""
+
+    table: str
+    make: tuple[str, ...]
+    check: tuple[str, ...] = ()
+    """Asks whether it is there before it is made; none: ``make`` says so itself."""
+
+
+def wanted(version: int) -> Iterator[Wanted]:
+    """What has to be there, in the order to make it, for IPv4 or IPv6."""
+    yield _chain("mangle", HINT)
+    if version == 4:  # IPv6 has one loopback address, and nothing routes it
+        yield _chain("filter", FIREWALL)
+        for chain in ("OUTPUT", "INPUT"):
+            yield _rule("-I", "filter", chain, "-j", FIREWALL)
+        yield _rule("-A", "filter", FIREWALL, *_FOREIGN_LOOPBACK)
+
+
+def canaries() -> Iterator[Wanted]:
+    """The chains that nobody uses."""
+    for table in CANARY_TABLES:
+        yield _chain(table, CANARY)
+
+
+def command(version: int, table: str, arguments: tuple[str, ...]) -> list[str]:
+    """The words of a command."""
+    return [PROGRAMS[version], "-w", str(LOCK_WAIT_S), "-t", table, *arguments]
+
+
+def is_usable(version: int) -> list[str]:
+    """A command that succeeds where iptables can be used at all."""
+    return command(version, "nat", ("-S", "POSTROUTING", "1"))
+
+
+def is_there(version: int, table: str) -> list[str]:
+    """A command that asks for a table's canary."""
+    return command(version, table, ("-S", CANARY, "1"))
+
+
+def _chain(table: str, name: str) -> Wanted:
+    return Wanted(table, ("-N", name))
+
+
+def _rule(how: str, table: str, chain: str, *rule: str) -> Wanted:
+    return Wanted(table, (how, chain, *rule), ("-C", chain, *rule))

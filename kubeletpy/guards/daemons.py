@@ -1,0 +1,132 @@
+"""Moves processes into the cgroups that the configuration gives them: this agent's own into that of
+kubeletCgroups, all that is in no cgroup yet into that of systemCgroups.
+
+Source: docs/reference/behaviour-resources.md, rj: kubelet process. Looked at again each minute,
+since new processes come. Must never touch a process that is in a cgroup of somebody else, nor one
+outside this machine's own process namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.processes import ProcessGroups
+
+log = logging.getLogger(__name__)
+
+CHECK_EVERY_S = 60.0
+ROUNDS = 10
+"""Processes start others while they are moved: looked at so many times."""
+_INIT = 1
+_SHOWN = 3
+"""Errors that a message names."""
+
+
+class DaemonCgroups:
+    """Make it with the cgroups of this machine.
+
+    Args:
+        kubelet: path of the agent's cgroup; empty: it stays where it is.
+        system: path of the cgroup of all that has none; empty: they stay where they are.
+        proc: /proc.
+        own: pid of this agent.
+    """
+
+    def __init__(
+        self,
+        groups: ProcessGroups,
+        *,
+        kubelet: str,
+        system: str,
+        proc: Path,
+        own: int,
+    ) -> None:
+        self._groups = groups
+        self._kubelet = kubelet
+        self._system = system
+        self._proc = proc
+        self._own = own
+        self._told: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look each minute until cancelled; an error is said once as long as it lasts."""
+        while True:
+            for field, path, move in (
+                ("systemCgroups", self._system, self.move_system),
+                ("kubeletCgroups", self._kubelet, self.move_own),
+            ):
+                if path:
+                    self._tell(field, path, await asyncio.to_thread(_why_not, move))
+            await asyncio.sleep(CHECK_EVERY_S)
+
+    def move_own(self) -> None:
+        """Raises CgroupError."""
+        if not self._in_own_namespace():
+            return  # in a container: whoever runs it says where it belongs
+        self._groups.make(self._kubelet)
+        self._groups.put(self._own, self._kubelet)
+
+    def move_system(self) -> None:
+        """Raises CgroupError."""
+        if not self._in_own_namespace():
+            return
+        self._groups.make(self._system)
+        failed: dict[int, str] = {}
+        for _ in range(ROUNDS):
+            waiting = [pid for pid in sorted(self._groups.in_none()) if self._may_move(pid)]
+            failed = {pid: why for pid, why in failed.items() if pid in waiting}
+            if len(failed) == len(waiting):
+                break
+            for pid in waiting:
+                try:
+                    self._groups.put(pid, self._system)
+                except CgroupError as error:
+                    failed[pid] = str(error)
+        if failed:
+            raise CgroupError(_summary(list(failed.values())))
+
+    def _may_move(self, pid: int) -> bool:
+        return pid not in (_INIT, self._own if self._kubelet else 0) and not self._of_kernel(pid)
+
+    def _of_kernel(self, pid: int) -> bool:
+        """Threads of the kernel have no program."""
+        try:
+            (self._proc / str(pid) / "exe").readlink()
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ESRCH)
+        return False
+
+    def _in_own_namespace(self) -> bool:
+        try:
+            namespaces = {
+                (self._proc / str(pid) / "ns" / "pid").readlink() for pid in (_INIT, self._own)
+            }
+        except OSError as error:
+            raise CgroupError(f"the namespace of processes is not known: {error}") from error
+        return len(namespaces) == 1
+
+    def _tell(self, field: str, path: str, why: str) -> None:
+        if why and why != self._told.get(field):
+            log.warning(
+                "processes are not in the cgroup that is configured for them; tried again",
+                extra={"field": field, "cgroup": path, "why": why},
+            )
+        self._told[field] = why
+
+
+def _why_not(move: Callable[[], None]) -> str:
+    try:
+        move()
+    except CgroupError as error:
+        return str(error)
+    return ""
+
+
+def _summary(errors: Sequence[str]) -> str:
+    more = len(errors) - _SHOWN
+    return "; ".join(errors[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

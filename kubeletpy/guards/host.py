@@ -1,0 +1,59 @@
+"""The machine as the guards reach it: what a simulation does without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeletpy.cgroups.detect import detect
+from kubeletpy.cgroups.errors import CgroupError
+from kubeletpy.cgroups.processes import ProcessGroups
+from kubeletpy.guards.iptables import Run, run_command
+from kubeletpy.guards.oom_watch import open_kernel_log
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedHost:
+    """Where things are on a machine, and how its programs are run."""
+
+    proc: Path = Path("/proc")
+    open_kernel_log: Callable[[], int] = open_kernel_log
+    run: Run = run_command
+    own_pid: int = 0
+    """Of this agent."""
+    groups: ProcessGroups | None = None
+    """None: the machine has no cgroups."""
+    in_user_namespace: bool = False
+
+    @property
+    def kernel_settings(self) -> Path:
+        """The directory of the kernel's settings."""
+        return self.proc / "sys"
+
+
+def this_machine() -> GuardedHost:
+    """The one that this process runs on."""
+    try:
+        groups = ProcessGroups(detect())
+    except CgroupError:
+        groups = None
+    proc = Path("/proc")
+    return GuardedHost(
+        own_pid=os.getpid(),
+        groups=groups,
+        in_user_namespace=not whole_user_namespace(_text(proc / "self" / "uid_map")),
+    )
+
+
+def whole_user_namespace(uid_map: str) -> bool:
+    """Whether all ids are themselves, as in the first namespace (or where there are none)."""
+    return not uid_map or uid_map.split() == ["0", "0", "4294967295"]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

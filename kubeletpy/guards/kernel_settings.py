@@ -1,0 +1,60 @@
+"""Which kernel settings a node needs, and what is to be done about those that differ. Pure.
+
+Source: docs/reference/behaviour-resources.md, rj: kernel tunables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kubeletpy.host.kernel_text import number
+
+WANTED: Mapping[str, int] = {
+    "vm.overcommit_memory": 1,
+    "vm.panic_on_oom": 0,
+    "kernel.panic": 10,
+    "kernel.panic_on_oops": 1,
+    "kernel.keys.root_maxkeys": 1_000_000,
+    "kernel.keys.root_maxbytes": 25_000_000,
+}
+"""Memory is promised beyond what there is, since limits are kept elsewhere; running out of it kills
+a process, not the machine; a kernel that has failed starts again after 10 s; root, and so each
+container, has keys enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A setting that is not as a node needs it."""
+
+    name: str
+    wanted: int
+    found: str
+    """As the kernel says; empty: it can't be read."""
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.found or 'not readable'}, must be {self.wanted}"
+
+
+def compare(found: Mapping[str, str]) -> list[Wrong]:
+    """The settings that differ from WANTED; ``found``: what the kernel says, by name."""
+    return [
+        Wrong(name, wanted, _shown(found.get(name, "")))
+        for name, wanted in WANTED.items()
+        if number(found.get(name)) != wanted
+    ]
+
+
+def refusal(wrong: list[Wrong]) -> str:
+    """Why an agent with protectKernelDefaults does not start, and what to do; empty: it does."""
+    if not wrong:
+        return ""
+    settings = " ".join(f"{each.name}={each.wanted}" for each in wrong)
+    return (
+        f"kernel settings differ: {'; '.join(map(str, wrong))}: "
+        f"set them (sysctl -w {settings}), or set protectKernelDefaults to false"
+    )
+
+
+def _shown(text: str) -> str:
+    return text.strip()[:40]

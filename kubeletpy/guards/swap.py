@@ -1,0 +1,41 @@
+"""Whether memory that pods write files to may end up in swap, on a disk.
+
+Source: docs/reference/behaviour-resources.md, rk. Such volumes (secrets among them) are mounted
+with ``noswap`` where the kernel knows it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from kubeletpy.volumes.syscalls import mount, unmount
+
+NOSWAP_SINCE = (6, 4)
+"""The kernel that has the option; distributions have brought it to older ones."""
+NOTICE = (
+    "Swap is on, and the kernel does not know the tmpfs option noswap: memory-backed volumes, "
+    "secrets among them, may be written to disk"
+)
+
+
+def knows_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None:
+    """Whether tmpfs has the option; None: only a trial tells. Pure."""
+    if in_user_namespace:
+        return False
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", kernel_version)
+    if found and (int(found[1]), int(found[2])) >= NOSWAP_SINCE:
+        return True
+    return None
+
+
+def mounts_noswap(root: Path) -> bool:
+    """Try it in a directory below ``root``, which is gone again afterwards."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="noswap-", dir=root) as directory:
+            mount("tmpfs", directory, "tmpfs", data="noswap")
+            unmount(directory)
+    except OSError:
+        return False
+    return True

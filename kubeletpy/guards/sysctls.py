@@ -1,0 +1,56 @@
+"""Reads and writes kernel settings below a directory such as /proc/sys. Some system calls each."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kubeletpy.guards.kernel_settings import WANTED, Wrong, compare
+
+log = logging.getLogger(__name__)
+
+
+def read(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
+    """Texts by name; what can't be read is not in it."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = _file(directory, name).read_text(errors="replace")
+        except OSError:
+            continue
+    return found
+
+
+def settle(directory: Path) -> Sequence[str]:
+    """Set what differs from what a node needs; what could not be set, for people.
+
+    An agent in a container, or without the right, says so and goes on: the settings are then the
+    business of whoever runs the machine.
+    """
+    problems = []
+    for wrong in compare(read(directory)):
+        try:
+            _set(directory, wrong)
+        except OSError as error:
+            problems.append(f"{wrong} ({error.strerror or error})")
+            continue
+        log.info(
+            "kernel setting changed",
+            extra={"setting": wrong.name, "from": wrong.found, "to": wrong.wanted},
+        )
+    return problems
+
+
+def _set(directory: Path, wrong: Wrong) -> None:
+    # never made: a file that is not there is a setting that this kernel does not have
+    descriptor = os.open(_file(directory, wrong.name), os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(descriptor, str(wrong.wanted).encode())
+    finally:
+        os.close(descriptor)
+
+
+def _file(directory: Path, name: str) -> Path:
+    return directory.joinpath(*name.split("."))

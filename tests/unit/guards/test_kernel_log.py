@@ -1,0 +1,93 @@
+"""Records of the kernel's log: which are kills, of what, and what hostile ones do."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.guards.kernel_log import Kill, Kills, Record, parse, system_oom
+
+BEGIN = "python3 invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0"
+GLOBAL = (
+    "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+    "task_memcg=/kubepods/pod1,task=stress,pid=4711,uid=0"
+)
+IN_GROUP = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c1,mems_allowed=0,"
+    "oom_memcg=/kubepods/pod1/c1,task_memcg=/kubepods/pod1/c1,task=stress,pid=4711,uid=0"
+)
+KILLED = (
+    "Out of memory: Killed process 4711 (stress) total-vm:1024kB, anon-rss:512kB, file-rss:0kB, "
+    "shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:1000"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "record"),
+    [
+        (b"6,37779,12924778980,-;port 1\n", Record(37779, 12924778980, True, "port 1")),
+        (b"4,1,2,-,caller=T12;a;b\n SUBSYSTEM=x\n", Record(1, 2, True, "a;b")),
+        (b"7,1,2,-;", Record(1, 2, True, "")),
+        (b"8,1,2,-;said by a process\n", Record(1, 2, False, "said by a process")),
+        (b"12,1,2,-;\xff\xfe\n", Record(1, 2, False, "\ufffd\ufffd")),
+        (b"", None),
+        (b"6,1,2,-", None),
+        (b"6,1;x", None),
+        (b"-6,1,2,-;x", None),
+        (b"6,x,2,-;x", None),
+        (b"6,1,\xd9\xa1,-;x", None),
+        (b"6," + b"9" * 4000 + b",2,-;x", None),
+    ],
+)
+def test_records(data: bytes, record: Record | None) -> None:
+    assert parse(data) == record
+
+
+def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
+    told = Kills()
+    records = (Record(n, n * 10, from_kernel, text) for n, text in enumerate(texts))
+    return [kill for record in records if (kill := told.add(record)) is not None]
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ([BEGIN, "Mem-Info:", GLOBAL, KILLED], [Kill(3, "stress", 4711)]),
+        # in a cgroup at its limit
+        ([BEGIN, IN_GROUP, KILLED], []),
+        ([BEGIN, IN_GROUP, BEGIN, KILLED], [Kill(3, "stress", 4711)]),
+        # what does not begin is no kill, and one that does not end is none yet
+        ([GLOBAL, KILLED], []),
+        ([BEGIN, GLOBAL], []),
+        ([BEGIN, BEGIN, KILLED], [Kill(2, "stress", 4711)]),
+        ([BEGIN, KILLED, KILLED], [Kill(1, "stress", 4711)]),
+        # names are chosen by processes, and names of groups by whoever makes them
+        ([BEGIN, KILLED.replace("(stress)", "(a) (b)")], [Kill(1, "a) (b", 4711)]),
+        (
+            [BEGIN, KILLED.replace("stress", "a\\x0a\x1b[31mé")],
+            [Kill(1, "a\\x0a?[31m?", 4711)],
+        ),
+        ([BEGIN, KILLED.replace("stress", "x" * 9000)], [Kill(1, "x" * 64, 4711)]),
+        ([BEGIN, KILLED.replace("4711", "4" * 400)], []),
+        ([BEGIN, KILLED.replace("4711", "\u0664")], []),
+        ([BEGIN, GLOBAL.replace("/pod1", "/,oom_memcg=/a"), KILLED], [Kill(2, "stress", 4711)]),
+        ([BEGIN.replace("python3", IN_GROUP[:40]), KILLED], [Kill(1, "stress", 4711)]),
+    ],
+)
+def test_kills(texts: list[str], found: list[Kill]) -> None:
+    assert kills(*texts) == found
+
+
+def test_a_process_is_not_believed() -> None:
+    assert kills(BEGIN, GLOBAL, KILLED, from_kernel=False) == []
+
+
+@pytest.mark.parametrize(
+    ("process", "pid", "text"),
+    [
+        ("stress", 4711, "System OOM encountered, victim process: stress, pid: 4711"),
+        ("", 4711, "System OOM encountered"),
+        ("stress", 0, "System OOM encountered"),
+    ],
+)
+def test_the_event(process: str, pid: int, text: str) -> None:
+    assert system_oom(Kill(1, process, pid)) == text
