@@ -29,18 +29,20 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft
-from kubeletpy.runtime_manager.act.executor import run_steps
+from kubeletpy.runtime_manager.act.executor import Executor
 from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector
 from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
 from kubeletpy.runtime_manager.act.kill_pod import Killer, OnStopped
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.remove import Remover
+from kubeletpy.runtime_manager.act.resize_pod import Resizer
 from kubeletpy.runtime_manager.act.run_pod_sandbox import SandboxMaker
 from kubeletpy.runtime_manager.act.slots import StartSlots, StopSlots
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter
 from kubeletpy.runtime_manager.act.start_context import ended_in_their_start
-from kubeletpy.runtime_manager.act.sync_run import Parts, SyncRun
-from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.act.stop_container import ContainerStopper
+from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
+from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.additions import ContainerProvider
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
@@ -119,37 +121,76 @@ class KubeRuntimeManager:
         settings = settings or RuntimeSettings()
         roots = MessageRoots(root_dir, settings.pod_logs_dir)
         source = StatusSource(runtime, clock, roots)
-        self._tools = tools = Tools(
-            runtime=runtime,
-            source=source,
-            mutations=Mutations(source.now),
-            slots=StartSlots(concurrent_starts or default_concurrent_starts()),
-            stop_slots=StopSlots(concurrent_starts or default_concurrent_starts()),
-            recorder=recorder,
-            clock=clock,
-            metrics=metrics,
-            settings=settings,
-            hooks=hooks or NoHooks(),
-            actuated=actuated or ActuatedInMemory(),
-            pod_limits=pod_limits or NoPodCgroupLimits(),
-            root_dir=root_dir,
+        actuated = actuated or ActuatedInMemory()
+        pod_limits = pod_limits or NoPodCgroupLimits()
+        hooks = hooks or NoHooks()
+        at_once = concurrent_starts or default_concurrent_starts()
+        starts, stops = StartSlots(at_once), StopSlots(at_once)
+        mutations = Mutations(source.now)
+        killer = Killer(
+            runtime,
+            source,
+            ContainerStopper(runtime, mutations, stops, recorder, hooks),
+            SandboxStopper(runtime, mutations, stops),
+            root_dir,
         )
-        killer, remover = Killer(tools), Remover(tools)
-        starter = ContainerStarter(
-            tools, images, killer, providers=providers, user_namespace=user_namespace
-        )
+        remover = Remover(runtime, mutations, settings, root_dir)
         sandboxes = SandboxMaker(
-            tools,
+            runtime,
+            source,
+            mutations,
+            starts,
+            recorder=recorder,
+            settings=settings,
             runtime_handler=runtime_handler,
             cgroup_parent=cgroup_parent,
             user_namespace=user_namespace,
             host_dns=host_dns,
         )
+        resizer = Resizer(
+            runtime, mutations, actuated, pod_limits, settings=settings, metrics=metrics
+        )
+        starter = ContainerStarter(
+            runtime,
+            images,
+            killer,
+            mutations,
+            starts,
+            recorder=recorder,
+            metrics=metrics,
+            hooks=hooks,
+            actuated=actuated,
+            settings=settings,
+            root_dir=root_dir,
+            providers=providers,
+            user_namespace=user_namespace,
+        )
         crash_loops = CrashLoopBackoff(max_crash_loop_delay)
-        self._parts = Parts(killer, remover, sandboxes, starter, crash_loops, tools)
-        self._in_effect = ResourcesInEffect(tools.actuated, tools.pod_limits, tools.settings)
-        policy = gc_policy or GCPolicy()
-        self._collector = ContainerGarbageCollector(tools, killer, remover, policy)
+        self._executor = Executor(
+            killer,
+            remover,
+            sandboxes,
+            resizer,
+            starter,
+            crash_loops=crash_loops,
+            source=source,
+            recorder=recorder,
+            clock=clock,
+            metrics=metrics,
+        )
+        self._collector = ContainerGarbageCollector(
+            runtime,
+            mutations,
+            killer,
+            remover,
+            gc_policy or GCPolicy(),
+            settings=settings,
+            clock=clock,
+        )
+        self._runtime, self._source, self._mutations = runtime, source, mutations
+        self._killer, self._remover, self._crash_loops = killer, remover, crash_loops
+        self._stop_slots, self._clock, self._metrics = stops, clock, metrics
+        self._in_effect = ResourcesInEffect(actuated, pod_limits, settings)
 
     @property
     def runtime_name(self) -> str:
@@ -182,9 +223,9 @@ class KubeRuntimeManager:
         run = SyncRun(request, status, plan, StatusDraft(status), plan.sandbox_id, status.ips)
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
         if user_namespaced:
-            self._tools.metrics.started_user_namespaced_pods.inc()
+            self._metrics.started_user_namespaced_pods.inc()
         request.on_plan(plan.decisions)
-        await run_steps(run, self._parts)
+        await self._executor.carry_out(run)
         certain = run.sync_error is None and _all_worked(run.results)
         after, read_error = await self._after(run.draft, status, certain)
         resize = self._resized(run, after or status)
@@ -201,7 +242,7 @@ class KubeRuntimeManager:
             resize=resize,
         )
         if user_namespaced and result.failed:
-            self._tools.metrics.started_user_namespaced_pods_errors.inc()
+            self._metrics.started_user_namespaced_pods_errors.inc()
         return result
 
     async def kill_pod(
@@ -220,7 +261,7 @@ class KubeRuntimeManager:
         except CRIError as error:
             return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
         draft = StatusDraft(status)
-        results = await self._parts.killer.kill_pod(
+        results = await self._killer.kill_pod(
             pod, status, grace_override, draft, on_stopped=on_stopped
         )
         after, read_error = await self._after(draft, status, _all_worked(results))
@@ -230,15 +271,15 @@ class KubeRuntimeManager:
 
     def hurry(self, on: bool) -> None:
         """Whether the machine goes down: stops then don't wait for one another."""
-        self._tools.stop_slots.hurry(on)
+        self._stop_slots.hurry(on)
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
         """Ask the runtime for all it knows of a pod. Raises CRIError."""
-        return await self._tools.source.read(uid, name, namespace)
+        return await self._source.read(uid, name, namespace)
 
     async def list_pods(self) -> list[RuntimePodSummary]:
         """Every pod of the runtime, dead ones included. Raises CRIError."""
-        return await self._tools.source.list_pods()
+        return await self._source.list_pods()
 
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
@@ -247,11 +288,11 @@ class KubeRuntimeManager:
 
         ``previous`` is what was known: it fills in the pod's other sandboxes.
         """
-        return await self._tools.source.event_to_status(event, previous)
+        return await self._source.event_to_status(event, previous)
 
     async def delete_container(self, container_id: str) -> None:
         """Remove one dead container with its log and link. Raises CRIError."""
-        await self._parts.remover.container(container_id)
+        await self._remover.container(container_id)
 
     async def collect_garbage(
         self,
@@ -261,7 +302,7 @@ class KubeRuntimeManager:
         reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         """Remove dead containers and sandboxes beyond what is kept. Raises CRIError."""
-        self._parts.crash_loops.collect(self._tools.clock.now())
+        self._crash_loops.collect(self._clock.now())
         known = await self._collector.collect(
             removable, all_sources_ready=all_sources_ready, reported=reported
         )
@@ -270,14 +311,14 @@ class KubeRuntimeManager:
     async def health(self) -> RuntimeHealth:
         """Ask the runtime how it is. Never raises."""
         try:
-            answer = await self._tools.runtime.status()
+            answer = await self._runtime.status()
         except CRIError as error:
             return RuntimeHealth(False, False, str(error), str(error))
         return health_from_conditions(answer.status.conditions)
 
     async def drain(self, timeout: float) -> None:
         """Wait for the runtime to end what it was asked for, at most ``timeout`` seconds."""
-        await self._tools.mutations.drain(timeout)
+        await self._mutations.drain(timeout)
 
     def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
         planned = not run.plan.resize.empty
@@ -294,17 +335,17 @@ class KubeRuntimeManager:
 
     async def _current(self, uid: str, status: PodRuntimeStatus) -> PodRuntimeStatus:
         """The status to decide from: the given one, unless the pod was changed after it."""
-        await self._tools.mutations.settled(uid)
-        if not self._tools.mutations.outdated(uid, status.observed_at):
+        await self._mutations.settled(uid)
+        if not self._mutations.outdated(uid, status.observed_at):
             return status
-        return await self._tools.source.read(uid, status.name, status.namespace)
+        return await self._source.read(uid, status.name, status.namespace)
 
     async def _after(
         self, draft: StatusDraft, before: PodRuntimeStatus, certain: bool
     ) -> tuple[PodRuntimeStatus | None, StartError | None]:
         if not draft.changed:
             return None, None
-        source = self._tools.source
+        source = self._source
         try:
             if certain:
                 return await draft.finished(source), None

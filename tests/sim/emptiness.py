@@ -52,7 +52,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
     pods, cache = agent.room(PodManager), agent.room(PodStatusCache)
     workers, allocations = agent.room(PodWorkers), agent.room(AllocationManager)
     machine, pleg = workers._machine, agent.room(Pleg)
-    under_way = agent.room(KubeRuntimeManager)._tools.mutations
+    under_way = agent.room(KubeRuntimeManager)._mutations
     mirrors = agent.room(ApiMirrorKeeper)
     resources = [room.made for room in agent.rooms if isinstance(room.made, ResourceState)]
     kept: dict[str, Any] = {

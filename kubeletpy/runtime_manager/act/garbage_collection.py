@@ -11,14 +11,17 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from kubeletpy.clock import Clock
 from kubeletpy.host.trees import remove_tree
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.act.kill_pod import Killer
+from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.remove import Remover
-from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names.labels import read_container_labels, read_sandbox_labels
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
@@ -36,11 +39,24 @@ logger = logging.getLogger(__name__)
 class ContainerGarbageCollector:
     """One round at a time, as the agent's timer calls it."""
 
-    def __init__(self, tools: Tools, killer: Killer, remover: Remover, policy: GCPolicy) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        mutations: Mutations,
+        killer: Killer,
+        remover: Remover,
+        policy: GCPolicy,
+        *,
+        settings: RuntimeSettings,
+        clock: Clock,
+    ) -> None:
+        self._runtime = runtime
+        self._mutations = mutations
         self._killer = killer
         self._remover = remover
         self._policy = policy
+        self._settings = settings
+        self._clock = clock
 
     async def collect(
         self,
@@ -57,10 +73,10 @@ class ContainerGarbageCollector:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
                 logged and left for the next round.
         """
-        containers = await self._tools.runtime.list_containers()
+        containers = await self._runtime.list_containers()
         gone = await self._remove_containers(containers, removable, all_sources_ready, reported)
         left = [container for container in containers if container.id not in gone]
-        sandboxes = await self._tools.runtime.list_pod_sandbox()
+        sandboxes = await self._runtime.list_pod_sandbox()
         in_use = frozenset(container.pod_sandbox_id for container in left)
         for sandbox_id, uid in sandboxes_to_remove(sandboxes, in_use, removable):
             try:
@@ -70,7 +86,7 @@ class ContainerGarbageCollector:
         await self._remove_files(left, removable, all_sources_ready)
         known = {read_container_labels(c.labels).pod_uid for c in left}
         known |= {read_sandbox_labels(s.labels).pod_uid for s in sandboxes}
-        self._tools.mutations.forget_except(known)
+        self._mutations.forget_except(known)
         return known
 
     async def _remove_containers(
@@ -80,7 +96,7 @@ class ContainerGarbageCollector:
         all_sources_ready: bool,
         reported: Callable[[str], bool],
     ) -> set[str]:
-        dead = dead_containers(containers, self._policy, self._tools.clock.now())
+        dead = dead_containers(containers, self._policy, self._clock.now())
         going = containers_to_remove(
             dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
         )
@@ -109,15 +125,13 @@ class ContainerGarbageCollector:
     ) -> None:
         live = [c.id for c in containers if c.state != cri.CONTAINER_EXITED]
         if all_sources_ready:
-            root = Path(self._tools.settings.pod_logs_dir)
+            root = Path(self._settings.pod_logs_dir)
             names = await asyncio.to_thread(_directories, root)
             for name in log_directories_to_remove(names, removable):
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(remove_tree, str(root / name))
-        links_root = Path(self._tools.settings.container_logs_dir)
-        dangling = await asyncio.to_thread(
-            _dangling_links, links_root, self._tools.settings.pod_logs_dir
-        )
+        links_root = Path(self._settings.container_logs_dir)
+        dangling = await asyncio.to_thread(_dangling_links, links_root, self._settings.pod_logs_dir)
         going = dead_links_to_remove(dangling, live)
         await asyncio.to_thread(_unlink_all, links_root, going)
 

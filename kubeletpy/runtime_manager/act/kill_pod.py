@@ -15,6 +15,7 @@ from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
 from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.act.kept_hooks import HookLost, kept_hook
 from kubeletpy.runtime_manager.act.stop_container import (
@@ -24,11 +25,11 @@ from kubeletpy.runtime_manager.act.stop_container import (
     victim,
 )
 from kubeletpy.runtime_manager.act.stop_order import StopOrder
-from kubeletpy.runtime_manager.act.stop_pod_sandbox import stop_pod_sandbox
-from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
 from kubeletpy.runtime_manager.names.labels import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.actions import KillReason
+from kubeletpy.runtime_manager.read.status_source import StatusSource
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +41,19 @@ _STOPPABLE = (ContainerState.RUNNING, ContainerState.CREATED, ContainerState.UNK
 class Killer:
     """Stops containers and pods."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._containers = ContainerStopper(tools)
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        source: StatusSource,
+        containers: ContainerStopper,
+        sandboxes: SandboxStopper,
+        root_dir: str,
+    ) -> None:
+        self._runtime = runtime
+        self._source = source
+        self._containers = containers
+        self._sandboxes = sandboxes
+        self._root_dir = root_dir
 
     async def kill_container(
         self,
@@ -89,7 +100,7 @@ class Killer:
         look = [self._look(draft, on_stopped)] if stopped else []
         ends = await asyncio.gather(
             *(
-                stop_pod_sandbox(self._tools, status.uid, sandbox.id, draft, reason)
+                self._sandboxes.stop(status.uid, sandbox.id, draft, reason)
                 for sandbox in status.sandboxes
             ),
             *look,
@@ -98,7 +109,7 @@ class Killer:
 
     async def _look(self, draft: StatusDraft, on_stopped: OnStopped | None) -> None:
         try:
-            status = await draft.finished(self._tools.source)
+            status = await draft.finished(self._source)
         except CRIError as error:
             logger.debug("ended containers not looked at", extra={"error": str(error)})
             return
@@ -132,7 +143,7 @@ class Killer:
 
     async def _remembered(self, status: PodRuntimeStatus, target: ContainerStatus) -> Victim:
         """The container's own annotations say what its spec, which is gone, said."""
-        answer = await self._tools.runtime.container_status(target.id)
+        answer = await self._runtime.container_status(target.id)
         remembered = read_container_annotations(answer.status.annotations)
         pre_stop = remembered.pre_stop
         if pre_stop is None and remembered.kept_pre_stop:
@@ -159,9 +170,7 @@ class Killer:
     ) -> api.LifecycleHandler | None:
         """The preStop hook that was too large for an annotation; None when its file is gone."""
         try:
-            return await asyncio.to_thread(
-                kept_hook, self._tools.root_dir, status.uid, target.name, name
-            )
+            return await asyncio.to_thread(kept_hook, self._root_dir, status.uid, target.name, name)
         except HookLost as error:
             logger.warning(
                 "container is stopped without its preStop hook, which cannot be read",

@@ -5,19 +5,39 @@ Must never remove what runs.
 
 from __future__ import annotations
 
+import logging
+
+from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import Code, CRIError, FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_termination_file
-from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.sync_run import SyncRun
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names.labels import read_container_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, log_link
+from kubeletpy.runtime_manager.plan.gc_selection import SHOWN
+
+logger = logging.getLogger(__name__)
+
+_ENDED = (ContainerState.EXITED, ContainerState.UNKNOWN)
 
 
 class Remover:
     """Removes records."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        mutations: Mutations,
+        settings: RuntimeSettings,
+        root_dir: str,
+    ) -> None:
+        self._runtime = runtime
+        self._mutations = mutations
+        self._settings = settings
+        self._root_dir = root_dir
 
     async def container(self, container_id: str, *, keep_logs: bool = False) -> None:
         """Remove a dead container with its log, its links and its termination file.
@@ -26,7 +46,7 @@ class Remover:
             CRIError: it could not be removed; FailedPrecondition when it runs.
         """
         try:
-            status = (await self._tools.runtime.container_status(container_id)).status
+            status = (await self._runtime.container_status(container_id)).status
         except NotFound:
             return
         if status.state == cri.CONTAINER_RUNNING:
@@ -35,18 +55,18 @@ class Remover:
             )
         owner = read_container_labels(status.labels)
         try:
-            await self._tools.mutations.finish(
-                owner.pod_uid, self._tools.runtime.remove_container(container_id)
+            await self._mutations.finish(
+                owner.pod_uid, self._runtime.remove_container(container_id)
             )
         except CRIError as error:
             if error.code is not Code.NOT_FOUND:
                 raise
         for mount in status.mounts:
             remove_termination_file(
-                self._tools.root_dir, owner.pod_uid, owner.container_name, mount.host_path
+                self._root_dir, owner.pod_uid, owner.container_name, mount.host_path
             )
         if not keep_logs:
-            remove_logs(self._tools.settings.pod_logs_dir, status.log_path, self._links(status))
+            remove_logs(self._settings.pod_logs_dir, status.log_path, self._links(status))
 
     async def sandbox(self, sandbox_id: str, pod_uid: str) -> None:
         """Stop a sandbox, which frees its network, and remove it.
@@ -55,19 +75,54 @@ class Remover:
             CRIError: it could not be stopped or removed.
         """
         try:
-            await self._tools.mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
+            await self._mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
         except NotFound:
             return
 
+    async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
+        """Of each init container keep the newest ``keep`` ended records.
+
+        Until the API knows how they ended, what a status can show of each stays; in a new sandbox
+        nobody takes it for a run of that sandbox (:mod:`.init_containers`). So does what still ran
+        when this sync began: nobody has seen yet how its end came out.
+        """
+        if not run.request.reported():
+            keep = max(keep, SHOWN)
+        for container in run.pod.init_containers:
+            ended = [
+                record
+                for record in run.status.containers
+                if record.name == container["name"]
+                and (
+                    record.state in _ENDED
+                    or (not keep and record.state is not ContainerState.RUNNING)
+                )
+            ]
+            for number, record in enumerate(ended[keep:], keep):
+                # the newest log tells the next start how many there were when no record does
+                await self._quietly(run, record.id, keep_logs=number == 0)
+
+    async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool = False) -> None:
+        """Remove a record that is only in the way; the garbage collection tries again."""
+        try:
+            await self.container(container_id, keep_logs=keep_logs)
+        except CRIError as error:
+            logger.info(
+                "container record not removed",
+                extra={"pod": run.pod.key, "container_id": container_id, "error": str(error)},
+            )
+        else:
+            run.draft.removed(container_id)
+
     async def _stop_and_remove(self, sandbox_id: str) -> None:
-        await self._tools.runtime.stop_pod_sandbox(sandbox_id)
-        await self._tools.runtime.remove_pod_sandbox(sandbox_id)
+        await self._runtime.stop_pod_sandbox(sandbox_id)
+        await self._runtime.remove_pod_sandbox(sandbox_id)
 
     def _links(self, status: cri.ContainerStatus) -> list[str]:
         owner = read_container_labels(status.labels)
         try:
             link = log_link(
-                self._tools.settings.container_logs_dir,
+                self._settings.container_logs_dir,
                 owner.pod_name,
                 owner.pod_namespace,
                 owner.container_name,

@@ -14,13 +14,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
-from kubeletpy.runtime_manager.act.sync_run import Parts, SyncRun
+from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.config.resources import container_resources
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import RESOURCES, Resource, merged
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
 from kubeletpy.runtime_manager.plan.resize_steps import (
@@ -31,6 +35,7 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     shrinking_containers,
     shrinking_pod_memory,
 )
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
@@ -43,31 +48,56 @@ class ResizeFailed(Exception):
     """A resize could not be carried out; the message is for the pod's conditions and events."""
 
 
-async def resize_pod(run: SyncRun, parts: Parts) -> None:
-    """Bring what runs in line with what it should have. A failure does not end the sync."""
-    if run.plan.resize.empty:
-        return
-    loop = asyncio.get_running_loop()
-    started, error = loop.time(), None
-    try:
-        with phase(Call.RESIZE, run.pod.name, milestone=True):
-            await _Resize(run, parts).carry_out()
-        run.resize_done = True
-    except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:
-        error = StartError(RESIZE_ERROR, str(failure))
-        logger.info("resize failed", extra={"pod": run.pod.key, "error": str(failure)})
-    metric = parts.tools.metrics.pod_resize_duration
-    metric.labels("false" if error else "true").observe((loop.time() - started) * 1000)
-    run.resize_error = error.message if error is not None else ""
-    run.add(SyncAction.RESIZE_POD_IN_PLACE, run.pod.description, error, run.plan.resize.pod)
+class Resizer:
+    """Resizes pods."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        mutations: Mutations,
+        records: ActuatedResources,
+        limits: PodCgroupLimits,
+        *,
+        settings: RuntimeSettings,
+        metrics: PodStartMetrics,
+    ) -> None:
+        """``records``: what pods were last given; ``limits``: of their own cgroups."""
+        self.runtime = runtime
+        self.mutations = mutations
+        self.records = records
+        self.limits = limits
+        self.settings = settings
+        self._metrics = metrics
+
+    async def resize(self, run: SyncRun) -> None:
+        """Bring what runs in line with what it should have. A failure does not end the sync."""
+        if run.plan.resize.empty:
+            return
+        loop = asyncio.get_running_loop()
+        started, error = loop.time(), None
+        try:
+            with phase(Call.RESIZE, run.pod.name, milestone=True):
+                await _Resize(run, self).carry_out()
+            run.resize_done = True
+        except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:
+            error = StartError(RESIZE_ERROR, str(failure))
+            logger.info("resize failed", extra={"pod": run.pod.key, "error": str(failure)})
+        metric = self._metrics.pod_resize_duration
+        metric.labels("false" if error else "true").observe((loop.time() - started) * 1000)
+        run.resize_error = error.message if error is not None else ""
+        run.add(SyncAction.RESIZE_POD_IN_PLACE, run.pod.description, error, run.plan.resize.pod)
 
 
 class _Resize:
-    def __init__(self, run: SyncRun, parts: Parts) -> None:
+    """One, under way."""
+
+    def __init__(self, run: SyncRun, resizer: Resizer) -> None:
         self._run = run
-        self._tools = parts.tools
-        self._limits = parts.tools.pod_limits
-        self._records = parts.tools.actuated
+        self._runtime = resizer.runtime
+        self._mutations = resizer.mutations
+        self._settings = resizer.settings
+        self._limits = resizer.limits
+        self._records = resizer.records
         self._current = PodLimits()
 
     async def carry_out(self) -> None:
@@ -107,7 +137,7 @@ class _Resize:
 
     async def _usage(self, update: ContainerUpdate) -> int | None:
         try:
-            stats = await self._tools.runtime.container_stats(update.id)
+            stats = await self._runtime.container_stats(update.id)
         except CRIError as error:
             raise ResizeFailed(
                 f'unable to read memory usage for pod "{self._run.pod.description}": {error}'
@@ -144,11 +174,9 @@ class _Resize:
 
     async def _tell_runtime(self, limits: PodLimits) -> None:
         run = self._run
-        overhead, resources = sandbox_resources(run.pod, limits, self._tools.settings)
+        overhead, resources = sandbox_resources(run.pod, limits, self._settings)
         try:
-            await self._tools.runtime.update_pod_sandbox_resources(
-                run.sandbox_id, overhead, resources
-            )
+            await self._runtime.update_pod_sandbox_resources(run.sandbox_id, overhead, resources)
         except Unimplemented:
             pass  # the cgroup counts, the runtime need not know
         except CRIError as error:
@@ -167,14 +195,14 @@ class _Resize:
             run.pod,
             container,  # type: ignore[arg-type]
             update.kind,
-            self._tools.settings,
+            self._settings,
         )
         if known is None and update.resource is Resource.MEMORY:
             _leave_cpu(resources)
         record = run.status.by_id(update.id)
         run.draft.touch(update.id, record.sandbox_id if record else run.sandbox_id)
         try:
-            await self._tools.runtime.update_container_resources(update.id, resources)
+            await self._runtime.update_container_resources(update.id, resources)
         except NotFound as error:
             raise ResizeFailed(f"container {update.name} is gone: {error}") from error
         self._records.set(run.pod.uid, update.name, after)
@@ -188,7 +216,7 @@ class _Resize:
         """
         if self._run.request.is_terminating():
             raise NotWanted
-        await self._tools.mutations.finish(self._run.pod.uid, change())
+        await self._mutations.finish(self._run.pod.uid, change())
 
 
 def _leave_cpu(resources: cri.LinuxContainerResources) -> None:

@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import SandboxStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import make_log_directory
-from kubeletpy.runtime_manager.act.slots import StartKind
-from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
 from kubeletpy.runtime_manager.config.dns import ResolverConfig, pod_dns
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
+from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
@@ -60,8 +63,13 @@ class SandboxMaker:
 
     def __init__(
         self,
-        tools: Tools,
+        runtime: RuntimeService,
+        source: StatusSource,
+        mutations: Mutations,
+        slots: StartSlots,
         *,
+        recorder: EventRecorder,
+        settings: RuntimeSettings,
         runtime_handler: Callable[[Pod], Awaitable[str]],
         cgroup_parent: Callable[[Pod], str],
         user_namespace: Callable[[Pod], UserNamespaceRange | None],
@@ -75,7 +83,12 @@ class SandboxMaker:
             SandboxConfigError.
         host_dns: the host's resolver configuration; None when none is to be used.
         """
-        self._tools = tools
+        self._runtime = runtime
+        self._source = source
+        self._mutations = mutations
+        self._slots = slots
+        self._recorder = recorder
+        self._settings = settings
         self._runtime_handler = runtime_handler
         self._cgroup_parent = cgroup_parent
         self._user_namespace = user_namespace
@@ -88,11 +101,11 @@ class SandboxMaker:
             SandboxFailed: the spec asks for what cannot be.
         """
         try:
-            dns, warnings = pod_dns(pod, self._tools.settings, self._host_dns())
+            dns, warnings = pod_dns(pod, self._settings, self._host_dns())
             config = build_pod_sandbox_config(
                 pod,
                 attempt,
-                self._tools.settings,
+                self._settings,
                 dns,
                 cgroup_parent=self._cgroup_parent(pod),
                 userns=self._user_namespace(pod),
@@ -102,9 +115,7 @@ class SandboxMaker:
             raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error)) from error
         if tell:
             for warning in warnings:
-                self._tools.recorder.event(
-                    pod_reference(pod), WARNING, warning.reason, warning.message
-                )
+                self._recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
         return config
 
     async def create(self, pod: Pod, attempt: int, unwanted: Callable[[], bool]) -> Sandbox:
@@ -122,13 +133,13 @@ class SandboxMaker:
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error)) from error
-        async with self._tools.slots.hold(StartKind.SANDBOX):
+        async with self._slots.hold(StartKind.SANDBOX):
             if unwanted():
                 raise NotWanted
             try:
                 with phase(Call.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
-                    sandbox_id = await self._tools.mutations.finish(
-                        pod.uid, self._tools.runtime.run_pod_sandbox(config, handler)
+                    sandbox_id = await self._mutations.finish(
+                        pod.uid, self._runtime.run_pod_sandbox(config, handler)
                     )
             except CRIError as error:
                 cause = error.details or str(error.code)
@@ -136,7 +147,7 @@ class SandboxMaker:
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
         try:
             with phase(Call.POD_SANDBOX_STATUS):
-                status = await self._tools.source.read_sandbox(sandbox_id)
+                status = await self._source.read_sandbox(sandbox_id)
         except CRIError as error:
             raise SandboxUnchecked(error.details or str(error.code)) from error
         return Sandbox(config, sandbox_from_cri(status))

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.manager import ImageManager, LocalImage
+from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
@@ -23,6 +24,7 @@ from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import (
     create_termination_file,
     link_log,
@@ -33,9 +35,10 @@ from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
 from kubeletpy.runtime_manager.act.in_effect import record_given
 from kubeletpy.runtime_manager.act.kept_hooks import keep_hook
 from kubeletpy.runtime_manager.act.kill_pod import Killer
+from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.remove_unstarted import remove_unstarted
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
-from kubeletpy.runtime_manager.act.slots import StartKind
+from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
 from kubeletpy.runtime_manager.act.start_context import (
     CONFIG_ERROR,
     CREATE_ERROR,
@@ -46,19 +49,20 @@ from kubeletpy.runtime_manager.act.start_context import (
     Turn,
     fail,
 )
-from kubeletpy.runtime_manager.act.tools import Tools
 from kubeletpy.runtime_manager.additions import ContainerAdditions, ContainerProvider
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.config.stop_signal import why_ignored
-from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_directory, log_link
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.target_container import target_id
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
@@ -71,23 +75,41 @@ class ContainerStarter:
 
     def __init__(
         self,
-        tools: Tools,
+        runtime: RuntimeService,
         images: ImageManager,
         killer: Killer,
+        mutations: Mutations,
+        slots: StartSlots,
         *,
+        recorder: EventRecorder,
+        metrics: PodStartMetrics,
+        hooks: LifecycleHooks,
+        actuated: ActuatedResources,
+        settings: RuntimeSettings,
+        root_dir: str,
         providers: Sequence[ContainerProvider],
         user_namespace: Callable[[Pod], UserNamespaceRange | None],
     ) -> None:
         """Args:
+        actuated: is given what each container is made with.
+        root_dir: the kubelet's root directory.
         providers: what a container is made with besides its spec; asked in this order.
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             ContainerConfigError.
         """
-        self._tools = tools
-        self._providers = tuple(providers)
-        self._user_namespace = user_namespace
+        self._runtime = runtime
         self._images = images
         self._killer = killer
+        self._mutations = mutations
+        self._slots = slots
+        self._recorder = recorder
+        self._metrics = metrics
+        self._hooks = hooks
+        self._actuated = actuated
+        self._settings = settings
+        self._root_dir = root_dir
+        self._providers = tuple(providers)
+        self._user_namespace = user_namespace
 
     async def start(self, context: PodContext, action: StartContainer, turn: Turn) -> None:
         """Start a container.
@@ -101,11 +123,11 @@ class ContainerStarter:
             mounts = await self._mounted_images(context, action)
             if turn.after is not None:
                 await turn.after.wait()
-            async with self._tools.slots.hold(StartKind.CONTAINER):
+            async with self._slots.hold(StartKind.CONTAINER):
                 if context.unwanted():
                     raise NotWanted
                 config = await self._config(context, action, image, mounts)
-                container_id = await self._tools.mutations.finish(
+                container_id = await self._mutations.finish(
                     context.pod.uid, self._create_and_start(context, action, config, turn)
                 )
         finally:
@@ -138,7 +160,7 @@ class ContainerStarter:
                 context.sandbox_config,
             )
         except ImageError as error:
-            self._tools.recorder.event(
+            self._recorder.event(
                 context.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
             raise StartFailed(error.code, error.message, error.retry_at) from error
@@ -153,7 +175,7 @@ class ContainerStarter:
         pod, container, name = context.pod, action.container, action.name
         try:
             log_directory = container_log_directory(
-                self._tools.settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
+                self._settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
             given = ContainerAdditions(
                 EnvironmentInputs(facts=NodeFacts(pod_ips=context.pod_ips)), mounts
@@ -174,15 +196,15 @@ class ContainerStarter:
             )
             # As large as the pod: expansion of its variables may take a while.
             config = await asyncio.to_thread(
-                build_container_config, pod, container, action.kind, self._tools.settings, inputs
+                build_container_config, pod, container, action.kind, self._settings, inputs
             )
             if KEPT_PRE_STOP in config.annotations:
                 await asyncio.to_thread(
-                    keep_hook, self._tools.root_dir, pod.uid, name, pre_stop_text(container)
+                    keep_hook, self._root_dir, pod.uid, name, pre_stop_text(container)
                 )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._tools, context, action, CONFIG_ERROR, str(error))
+            fail(self._recorder, context, action, CONFIG_ERROR, str(error))
         return config
 
     def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
@@ -193,7 +215,7 @@ class ContainerStarter:
     def _termination_file(self, context: PodContext, action: StartContainer) -> str:
         if not action.container.get("terminationMessagePath"):
             return ""
-        return create_termination_file(self._tools.root_dir, context.pod.uid, action.name)
+        return create_termination_file(self._root_dir, context.pod.uid, action.name)
 
     async def _create_and_start(
         self,
@@ -203,35 +225,31 @@ class ContainerStarter:
         turn: Turn,
     ) -> str:
         """One change for the runtime: it is seen through even if the sync is cancelled."""
-        await remove_unstarted(self._tools, context, action)
-        record_given(self._tools.actuated, context.pod, action.container)
+        await remove_unstarted(self._runtime, self._recorder, context, action)
+        record_given(self._actuated, context.pod, action.container)
         try:
             with phase(Call.CREATE_CONTAINER, action.name, milestone=True):
-                container_id = await self._tools.runtime.create_container(
+                container_id = await self._runtime.create_container(
                     context.sandbox_id, config, context.sandbox_config
                 )
         except CRIError as error:
             why = await asyncio.to_thread(_said, error, action, config)
-            count_image_volumes(self._tools.metrics, config, why)
-            fail(self._tools, context, action, CREATE_ERROR, why)
-        count_image_volumes(self._tools.metrics, config)
+            count_image_volumes(self._metrics, config, why)
+            fail(self._recorder, context, action, CREATE_ERROR, why)
+        count_image_volumes(self._metrics, config)
         context.draft.touch(container_id, context.sandbox_id)
         turn.created.set()
-        self._tools.recorder.event(
-            context.reference(action), NORMAL, Reason.CREATED, "Container created"
-        )
+        self._recorder.event(context.reference(action), NORMAL, Reason.CREATED, "Container created")
         if context.unwanted():
             raise NotWanted
         try:
             with phase(Call.START_CONTAINER, action.name, milestone=True):
-                await self._tools.runtime.start_container(container_id)
+                await self._runtime.start_container(container_id)
         except CRIError as error:
             text = await asyncio.to_thread(_said, error, action, config)
             text = text.replace(container_id, action.name)
-            fail(self._tools, context, action, RUN_ERROR, text)
-        self._tools.recorder.event(
-            context.reference(action), NORMAL, Reason.STARTED, "Container started"
-        )
+            fail(self._recorder, context, action, RUN_ERROR, text)
+        self._recorder.event(context.reference(action), NORMAL, Reason.STARTED, "Container started")
         self._link_log(context, config, container_id)
         return container_id
 
@@ -240,7 +258,7 @@ class ContainerStarter:
     ) -> None:
         pod = context.pod
         link = log_link(
-            self._tools.settings.container_logs_dir,
+            self._settings.container_logs_dir,
             pod.name,
             pod.namespace,
             config.metadata.name,
@@ -254,15 +272,15 @@ class ContainerStarter:
         """Say so when the container will not get the signal that its spec asks for."""
         if not (action.container.get("lifecycle") or {}).get("stopSignal"):
             return
-        enabled, status = self._tools.settings.stop_signals, None
+        enabled, status = self._settings.stop_signals, None
         if enabled:
             try:
-                status = (await self._tools.runtime.container_status(container_id)).status
+                status = (await self._runtime.container_status(container_id)).status
             except CRIError as error:
                 logger.debug("stop signal not checked", extra={"error": str(error)})
                 return
         if why := why_ignored(action.container, status, enabled=enabled):
-            self._tools.recorder.event(
+            self._recorder.event(
                 context.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why
             )
 
@@ -273,10 +291,10 @@ class ContainerStarter:
             return
         try:
             with phase(Call.POST_START, action.name, milestone=True):
-                await self._tools.hooks.post_start(context.pod, action.container, container_id)
+                await self._hooks.post_start(context.pod, action.container, container_id)
         except HookFailed as error:
             # The hook's text may hold what events should not show to everybody.
-            self._tools.recorder.event(
+            self._recorder.event(
                 context.reference(action),
                 WARNING,
                 Reason.FAILED_POST_START_HOOK,

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod, field_path
 from kubeletpy.pods.pull_secret import PullSecret
@@ -20,7 +20,6 @@ from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
-from kubeletpy.runtime_manager.act.tools import Tools
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -69,10 +68,10 @@ class Turn:
 
 
 def fail(
-    tools: Tools, context: PodContext, action: StartContainer, code: str, message: str
+    recorder: EventRecorder, context: PodContext, action: StartContainer, code: str, message: str
 ) -> NoReturn:
     """End a start with an event. Raises StartFailed."""
-    tools.recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
+    recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
     raise StartFailed(code, message)
 
 

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, pod_reference
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.pre_stop import PreStopRun
-from kubeletpy.runtime_manager.act.slots import StopKind
+from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
 from kubeletpy.runtime_manager.act.stop_order import StopOrder
-from kubeletpy.runtime_manager.act.tools import Tools
-from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.trace.names import Call
@@ -63,8 +64,19 @@ def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) ->
 class ContainerStopper:
     """Stops containers."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        mutations: Mutations,
+        slots: StopSlots,
+        recorder: EventRecorder,
+        hooks: LifecycleHooks,
+    ) -> None:
+        self._runtime = runtime
+        self._mutations = mutations
+        self._slots = slots
+        self._recorder = recorder
+        self._hooks = hooks
 
     async def stop(
         self,
@@ -77,11 +89,11 @@ class ContainerStopper:
 
         ``override``, in seconds, replaces its grace period; with ``order`` it waits for its turn.
         """
-        self._tools.recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
+        self._recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
         grace = victim.grace if override is None else override
         if not victim.pre_stop or grace <= 0:
             return await self._end(victim, grace, order)
-        pre_stop = self._tools.hooks.pre_stop(victim.pod, victim.name, victim.id, victim.pre_stop)
+        pre_stop = self._hooks.pre_stop(victim.pod, victim.name, victim.id, victim.pre_stop)
         hook = PreStopRun(pre_stop, victim.name, victim.id)
         try:
             took = await self._pre_stop(victim, hook, grace)
@@ -100,10 +112,10 @@ class ContainerStopper:
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
-            async with self._tools.stop_slots.place(StopKind.CONTAINER):
+            async with self._slots.place(StopKind.CONTAINER):
                 with phase(Call.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
-                    await self._tools.mutations.interruptible(
-                        victim.pod_uid, self._tools.runtime.stop_container(victim.id, timeout)
+                    await self._mutations.interruptible(
+                        victim.pod_uid, self._runtime.stop_container(victim.id, timeout)
                     )
         except NotFound:
             logger.debug("container was gone already", extra={"container_id": victim.id})
@@ -132,6 +144,6 @@ class ContainerStopper:
         return asyncio.get_running_loop().time() - started
 
     def _hook_failed(self, victim: Victim) -> None:
-        self._tools.recorder.event(
+        self._recorder.event(
             victim.reference, WARNING, Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed"
         )

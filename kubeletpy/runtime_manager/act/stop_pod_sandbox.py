@@ -6,9 +6,10 @@ import logging
 
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
 from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft
-from kubeletpy.runtime_manager.act.slots import StopKind
-from kubeletpy.runtime_manager.act.tools import Tools
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
 from kubeletpy.trace.names import Call
 from kubeletpy.trace.spans import phase
 
@@ -17,23 +18,29 @@ logger = logging.getLogger(__name__)
 KILL_SANDBOX_ERROR = "KillPodSandboxError"
 
 
-async def stop_pod_sandbox(
-    tools: Tools, uid: str, sandbox_id: str, draft: StatusDraft, reason: str
-) -> SyncResult:
-    """Stop a sandbox of the pod ``uid``; ``draft`` learns of it."""
-    error = None
-    try:
-        async with tools.stop_slots.place(StopKind.SANDBOX):
-            with phase(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
-                await tools.mutations.finish(uid, tools.runtime.stop_pod_sandbox(sandbox_id))
-    except NotFound:
-        logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})
-    except CRIError as failure:
-        logger.warning(
-            "sandbox could not be stopped",
-            extra={"sandbox_id": sandbox_id, "error": str(failure)},
-        )
-        error = StartError(KILL_SANDBOX_ERROR, str(failure))
-    if error is None:
-        draft.sandbox_stopped(sandbox_id)
-    return SyncResult(SyncAction.KILL_POD_SANDBOX, sandbox_id, error, reason)
+class SandboxStopper:
+    """Stops sandboxes."""
+
+    def __init__(self, runtime: RuntimeService, mutations: Mutations, slots: StopSlots) -> None:
+        self._runtime = runtime
+        self._mutations = mutations
+        self._slots = slots
+
+    async def stop(self, uid: str, sandbox_id: str, draft: StatusDraft, reason: str) -> SyncResult:
+        """Stop a sandbox of the pod ``uid``; ``draft`` learns of it."""
+        error = None
+        try:
+            async with self._slots.place(StopKind.SANDBOX):
+                with phase(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
+                    await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
+        except NotFound:
+            logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})
+        except CRIError as failure:
+            logger.warning(
+                "sandbox could not be stopped",
+                extra={"sandbox_id": sandbox_id, "error": str(failure)},
+            )
+            error = StartError(KILL_SANDBOX_ERROR, str(failure))
+        if error is None:
+            draft.sandbox_stopped(sandbox_id)
+        return SyncResult(SyncAction.KILL_POD_SANDBOX, sandbox_id, error, reason)

@@ -1,4 +1,4 @@
-"""One runtime sync under way: what it was asked, what it has done, and what it works with.
+"""One runtime sync under way: what it was asked, and what it has done.
 
 Must never act itself.
 """
@@ -12,30 +12,12 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
-from kubeletpy.runtime_manager.act.kill_pod import Killer
-from kubeletpy.runtime_manager.act.remove import Remover
-from kubeletpy.runtime_manager.act.run_pod_sandbox import SandboxMaker
-from kubeletpy.runtime_manager.act.start_container import ContainerStarter
-from kubeletpy.runtime_manager.act.tools import Tools
 from kubeletpy.runtime_manager.plan.actions import PodActions
-from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 
 
 class StopSync(Exception):
     """The rest of this sync must not happen; why is in the results."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the steps work with."""
-
-    killer: Killer
-    remover: Remover
-    sandboxes: SandboxMaker
-    starter: ContainerStarter
-    crash_loops: CrashLoopBackoff
-    tools: Tools
 
 
 @dataclass(slots=True)

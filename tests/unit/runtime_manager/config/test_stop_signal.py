@@ -53,8 +53,8 @@ def test_a_start_says_so(tmp_path: Path, enabled: bool, reason: str) -> None:
     @on_virtual_time
     async def start() -> None:
         node = FakeNode(tmp_path)
-        tools = node.manager._tools
-        object.__setattr__(tools.settings, "stop_signals", enabled)
+        starter = node.manager._executor._starter
+        object.__setattr__(starter._settings, "stop_signals", enabled)
         await node.sync(make_pod(signalled("SIGUSR1")))
         (config,) = node.runtime.configs.values()
         assert config.stop_signal == (cri.SIGUSR1 if enabled else cri.RUNTIME_DEFAULT)
