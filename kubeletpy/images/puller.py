@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.api.durations import format_duration
+from kubeletpy.api.scrub import scrub
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings
 from kubeletpy.events.reasons import Reason
@@ -26,7 +27,7 @@ from kubeletpy.images.pod_credentials import PodCredentials
 from kubeletpy.images.pull_queue import PullQueue, PullRateExceeded
 from kubeletpy.images.records.ledger import IntentNotRecorded, PullInProgress, PullRecords
 from kubeletpy.pods.pod import Pod
-from kubeletpy.remote.errors import CRIError, scrub
+from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call

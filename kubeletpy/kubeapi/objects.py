@@ -231,6 +231,14 @@ class WatchedObjects:
         until = self._unwatchable.get(resource)
         return until is not None and asyncio.get_running_loop().time() < until
 
+    def _not_watchable(self, resource: Resource) -> None:
+        if resource not in self._unwatchable:
+            logger.info(
+                "this node may not watch these objects: changes are seen when they are read again",
+                extra={"resource": resource.plural, "seconds": POLL_S},
+            )
+        self._unwatchable[resource] = asyncio.get_running_loop().time() + WATCH_AGAIN_S
+
     async def _pause(self, tracked: _Tracked) -> None:
         """Until it is time to read an object again that has no watch."""
         loop = asyncio.get_running_loop()
@@ -256,8 +264,7 @@ class WatchedObjects:
 
         def failed(error: ApiError) -> None:
             if self._read_when_forbidden and isinstance(error, Forbidden):
-                until = asyncio.get_running_loop().time() + WATCH_AGAIN_S
-                self._unwatchable[tracked.key.resource] = until
+                self._not_watchable(tracked.key.resource)
                 forbidden.set()
                 return
             self._failed(tracked, error)
@@ -271,6 +278,7 @@ class WatchedObjects:
             field_selector=f"metadata.name={tracked.key.name}",
             forbidden_waits=() if self._read_when_forbidden else FORBIDDEN_WAITS,
             on_error=failed,
+            foreseen=(Forbidden,) if self._read_when_forbidden else (),
             rng=self._rng,
         )
         running = asyncio.ensure_future(reflector.run())

@@ -48,6 +48,7 @@ class Reflector:
         label_selector: str = "",
         forbidden_waits: Sequence[float] = (),
         on_error: Callable[[ApiError], None] | None = None,
+        foreseen: tuple[type[ApiError], ...] = (),
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -56,6 +57,7 @@ class Reflector:
         forbidden_waits: seconds before each new try while the first list is refused: the
             authorizer may learn of a new relation some milliseconds after we do.
         on_error: called each time the API cannot be followed.
+        foreseen: errors that its user expects and tells of itself.
         rng: for jitter.
         """
         self._api = api
@@ -67,6 +69,7 @@ class Reflector:
         self._on_event = on_event
         self._forbidden_waits = iter(forbidden_waits)
         self._on_error = on_error
+        self._foreseen: tuple[type[ApiError], ...] = (Gone, *foreseen)
         self._rng = rng or random.Random()
         self._version = ""
         self._waits = self._new_waits()
@@ -180,7 +183,7 @@ class Reflector:
             logger.exception("object not handled", extra={"resource": self._resource.plural})
 
     def _failed(self, error: ApiError) -> None:
-        expected = isinstance(error, Gone)
+        expected = isinstance(error, self._foreseen)
         level = logging.DEBUG if expected or self.last_error is not None else logging.WARNING
         extra = {"resource": self._resource.plural, "error": error.message, "code": error.code}
         logger.log(level, "cannot follow the API, trying again", extra=extra)

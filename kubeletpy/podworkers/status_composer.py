@@ -102,11 +102,16 @@ class StatusComposer:
         status: PodRuntimeStatus,
         *,
         terminated: bool = False,
+        starting: bool = False,
         override: StatusOverride | None = None,
     ) -> bool:
         """Compose and store; whether the phase is terminal.
 
         A terminal phase is held back from the API only while a container runs.
+
+        Args:
+            terminated: nothing of the pod is left.
+            starting: containers may have been started since ``status`` was read.
         """
         if terminated:
             self._resizes.ended(pod.uid)
@@ -138,7 +143,7 @@ class StatusComposer:
         if override is not None:
             new = override(new)
         self._notice(pod, old, new)
-        may_run = not terminated and bool(status.running_containers)
+        may_run = not terminated and (starting or bool(status.running_containers))
         self._statuses.set_status(pod, new, containers_may_run=may_run)
         self._probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL

@@ -80,7 +80,7 @@ class KubePodSyncer:
             if not limit.expired():
                 raise
             # what the runtime is doing goes on; the next sync waits for it and ends the pod
-            terminal = self._composer.store(pod, mirror, sync.status)
+            terminal = self._composer.store(pod, mirror, sync.status, starting=True)
             return SyncOutcome(terminal=terminal, deadline=deadline)
 
     async def _run_steps(self, sync: PodSync) -> SyncOutcome:

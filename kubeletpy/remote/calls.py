@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.connection import Connection
 from kubeletpy.remote.errors import (
     Cancelled,
@@ -23,7 +24,6 @@ from kubeletpy.remote.errors import (
     InvalidArgument,
     InvalidResponse,
     error_for,
-    scrub,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.operations import OPERATIONS

@@ -9,15 +9,9 @@ and pod statuses, so whoever builds an error removes secrets first (``scrub``).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from enum import StrEnum
 
-MAX_DETAILS = 4096
-"""Longest text of a runtime that an error keeps, in characters; the rest is cut."""
-
-_URL_USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+from kubeletpy.api.scrub import scrub
 
 
 class Code(StrEnum):
@@ -182,15 +176,3 @@ def error_for(code: Code, method: str, details: str, *, target: str = "") -> CRI
     distinguished."""
     kind = _BY_CODE.get(code, CRIError)
     return kind(method, details, target=target, code=code)
-
-
-def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """A runtime's text made fit to show: no secrets, no URL credentials, no control characters.
-
-    ``secrets`` are strings that must not appear (empty ones are ignored). Newlines and tabs stay.
-    The result has at most MAX_DETAILS characters.
-    """
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "[redacted]")
-    text = _CONTROL.sub("", _URL_USERINFO.sub("", text))
-    return text if len(text) <= MAX_DETAILS else text[: MAX_DETAILS - 1] + "…"

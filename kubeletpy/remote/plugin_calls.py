@@ -17,8 +17,9 @@ import grpc.aio
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from kubeletpy.api.scrub import scrub
 from kubeletpy.remote.endpoint import dial_target
-from kubeletpy.remote.errors import Code, scrub
+from kubeletpy.remote.errors import Code
 from kubeletpy.remote.stubs import stubs
 
 Answer = TypeVar("Answer", bound=Message)

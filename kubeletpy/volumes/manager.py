@@ -30,6 +30,7 @@ from kubeletpy.volumes.claims.volumes import ClaimVolumes, VolumesWait
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.on_disk import SetUp
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.payload import (
     MAX_POD_BYTES,
@@ -40,7 +41,6 @@ from kubeletpy.volumes.payload import (
     sources_of,
 )
 from kubeletpy.volumes.plan import FILE_KINDS, ObjectRef, PlannedVolume, VolumePlan, plan_volumes
-from kubeletpy.volumes.plugin import OperationFailed
 from kubeletpy.volumes.protocol import VolumeError
 from kubeletpy.volumes.set_up import PodSetting, VolumeWork, is_established, set_up_all
 from kubeletpy.volumes.teardown import plugin_of, take_down, unmount_inside

@@ -11,11 +11,11 @@ import pytest
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
-from kubeletpy.volumes.plugin import OperationFailed
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time

@@ -15,7 +15,7 @@ from kubeletpy.volumes.on_disk import (
     StagedOnDisk,
     VolumeStats,
 )
-from kubeletpy.volumes.plugin import OperationFailed, PodUse
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 
 class SimulatedDisk:

@@ -15,9 +15,9 @@ from kubeletpy.config.credential_provider_files import (
     read_credential_provider_files,
 )
 from kubeletpy.config.credential_providers import TOKENS_GATE, load_credential_providers
+from kubeletpy.host.program import Program, run_program
 from kubeletpy.images.providers.accounts import ServiceAccounts
 from kubeletpy.images.providers.plugins import Plugins
-from kubeletpy.images.providers.program import Program, run_program
 from kubeletpy.images.providers.provider import Provider
 from kubeletpy.metrics.image_credentials import CredentialProviderMetrics
 

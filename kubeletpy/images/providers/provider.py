@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
+from kubeletpy.host.program import Program, ProgramFailed, RunProgram
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.metrics import ProviderMetrics
 from kubeletpy.images.providers.accounts import (
@@ -21,7 +22,6 @@ from kubeletpy.images.providers.accounts import (
     chosen_annotations,
 )
 from kubeletpy.images.providers.cache import Auths, ResponseCache, registry_of
-from kubeletpy.images.providers.program import Program, RunProgram
 from kubeletpy.images.providers.protocol import (
     CacheKeyType,
     ProviderError,
@@ -167,6 +167,8 @@ class Provider:
             try:
                 output = await self._run(self._program, request, hidden=(token,))
                 failed = False
+            except ProgramFailed as error:
+                raise ProviderError(str(error)) from error
             finally:
                 self._metrics.provider_called(self.name, loop.time() - began, failed=failed)
         response = read_response(output, self._settings.api_version)

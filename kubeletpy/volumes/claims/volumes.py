@@ -43,11 +43,12 @@ from kubeletpy.volumes.claims.resolve import (
     resolve,
 )
 from kubeletpy.volumes.on_disk import SetUp
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.telling import Telling
-from kubeletpy.volumes.plugin import OperationFailed, VolumePlugin
+from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,8 @@ _OBJECT_CAUSES = frozenset(
     }
 )
 """Causes that a change of an object ends."""
+ATTACH_PATIENCE_S = 10.0
+"""How long a pod may wait for attachments before an event says so: every pod does for a moment."""
 
 
 class VolumesWait(Exception):
@@ -74,16 +77,15 @@ class VolumesWait(Exception):
 
     Attributes:
         waits: name of each volume -> what it waits for.
+        told: whether another event would say nothing new, or too early.
     """
 
-    def __init__(self, waits: Mapping[str, Waits]) -> None:
+    def __init__(self, waits: Mapping[str, Waits], *, patient: bool = False) -> None:
+        """``patient``: no attachment has been waited for long."""
         super().__init__("; ".join(f'volume "{name}": {say(w)}' for name, w in waits.items()))
         self.waits = waits
-
-    @property
-    def told(self) -> bool:
-        """Whether another event would say nothing new."""
-        return all(wait.cause in _QUIET for wait in self.waits.values())
+        quiet = _QUIET | {Cause.NOT_ATTACHED} if patient else _QUIET
+        self.told = all(wait.cause in quiet for wait in waits.values())
 
 
 def say(wait: Waits) -> str:
@@ -131,6 +133,7 @@ class ClaimVolumes:
         self._objects = objects
         self._loop = asyncio.get_running_loop()
         self._read_for: dict[str, set[ObjectKey]] = {}
+        self._attaching_since: dict[str, float] = {}
         telling = Telling(recorder, metrics, plugins)
         expander = Expander(api, recorder, clock, node_name)
         acts = VolumeActs(expander, telling.owned)
@@ -176,8 +179,9 @@ class ClaimVolumes:
             if volume.name not in there and volume.name not in missing:
                 why = "its set up has only begun"
                 missing[volume.name] = Waits(Cause.BUSY, f'volume "{volume.name}"', why)
+        patient = self._patient(pod.uid, missing)
         if missing:
-            raise VolumesWait(missing)
+            raise VolumesWait(missing, patient=patient)
         return there
 
     async def tear_down(self, uid: str) -> None:
@@ -308,12 +312,21 @@ class ClaimVolumes:
         waiting = any(wait.cause in _OBJECT_CAUSES for wait in waits.values())
         self._objects.press(pod.uid, self._read_for.get(pod.uid, set()) if waiting else ())
 
+    def _patient(self, uid: str, missing: Mapping[str, Waits]) -> bool:
+        """Whether a pod's attachments may take a little longer."""
+        if not any(wait.cause is Cause.NOT_ATTACHED for wait in missing.values()):
+            self._attaching_since.pop(uid, None)
+            return True
+        now = self._loop.time()
+        return now - self._attaching_since.setdefault(uid, now) < ATTACH_PATIENCE_S
+
     def _object_changed(self, uid: str) -> None:
         self._changed(uid)
         self.operations.look()
 
     def _release(self, uid: str) -> None:
         self._read_for.pop(uid, None)
+        self._attaching_since.pop(uid, None)
         self._objects.release(uid)
 
     async def _read(self, keys: set[ObjectKey]) -> dict[ObjectKey, Read]:

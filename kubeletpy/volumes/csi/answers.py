@@ -1,4 +1,4 @@
-"""What drivers answer and refuse, in the agent's words. They may answer anything.
+"""What drivers answer and refuse, in the agent's words. They may answer anything. Pure.
 
 Imports the CSI messages: load it with the first driver. Must never wait or keep anything. Source:
 docs/reference/behaviour-storage.md, sg, sk, so3, sr.
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kubeletpy.remote.errors import Code, scrub
+from kubeletpy.api.scrub import scrub
+from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.plugin import ExpansionProblem, Outcome, VolumeStats
+from kubeletpy.volumes.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.operation import ExpansionProblem
 
 MAX_NODE_ID = 256
 """Bytes. Source: the CSI's own limit of a node_id."""

@@ -17,14 +17,8 @@ from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.filesystem import mode_of
 from kubeletpy.volumes.csi.host import CsiHost, on_disk, pod_info, texts
 from kubeletpy.volumes.csi.names import BlockPaths, attachment_name
-from kubeletpy.volumes.plugin import (
-    OperationFailed,
-    Outcome,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-)
+from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.csi.client import Volume

@@ -19,13 +19,8 @@ from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.volumes.csi import answers, requests
 from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
 from kubeletpy.volumes.csi.requests import Access, Volume
-from kubeletpy.volumes.plugin import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    Outcome,
-    VolumeStats,
-)
+from kubeletpy.volumes.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed
 
 __all__ = ["Access", "NodeClient", "Volume"]
 

@@ -17,7 +17,8 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.csi.driver_object import TokenRequest
-from kubeletpy.volumes.plugin import OperationFailed, Outcome
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.tokens import PodTokens, TokenError, TokenKey
 
 TOKENS_KEY = "csi.storage.k8s.io/serviceAccount.tokens"

@@ -29,18 +29,15 @@ from kubeletpy.volumes.csi.names import (
     inline_unique_name,
     unique_name,
 )
-from kubeletpy.volumes.plugin import (
-    ExpansionFailed,
-    ExpansionProblem,
+from kubeletpy.volumes.on_disk import (
     Found,
-    OperationFailed,
     Outcome,
-    PodUse,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
 )
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 
 
 class CsiPlugin:

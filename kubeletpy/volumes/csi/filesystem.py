@@ -26,14 +26,8 @@ from kubeletpy.volumes.csi.names import (
     attachment_name,
     inline_handle,
 )
-from kubeletpy.volumes.plugin import (
-    OperationFailed,
-    Outcome,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-)
+from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from kubeletpy.volumes.csi.names import (
     inline_unique_name,
     unique_name,
 )
+from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.paths import UnsafePath
-from kubeletpy.volumes.plugin import Found, PublishedOnDisk, StagedOnDisk
 
 _NONE = VolumeData("", "")
 _NOT_DRIVERS = ("volumeDevices", "pv")

@@ -13,8 +13,9 @@ from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import Drivers
 from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.paths import UnsafePath
-from kubeletpy.volumes.plugin import OperationFailed, Outcome, PodUse
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.csi.client import NodeClient

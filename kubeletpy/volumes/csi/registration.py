@@ -16,7 +16,7 @@ from kubeletpy.volumes.csi.drivers import Drivers
 from kubeletpy.volumes.csi.node_object import DriverOnNode
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotTold
 from kubeletpy.volumes.csi.versions import Version, highest_supported
-from kubeletpy.volumes.plugin import OperationFailed
+from kubeletpy.volumes.operation import OperationFailed
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.images.providers.program import Program, run_program
-from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims.model import (
     Cause,
     Mode,
@@ -28,18 +27,12 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.on_disk import (
     Found,
     Outcome,
-    Published,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
 )
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 from kubeletpy.volumes.paths import UnsafePath, safe_name
-from kubeletpy.volumes.plugin import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
-)
 from kubeletpy.volumes.syscalls import mounts_below
 
 T = TypeVar("T")
@@ -49,7 +42,10 @@ PROGRAM_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class InTreePlugin:
-    """A kind of volume without driver, staging and expansion; those that have them say so."""
+    """A kind of volume without driver, staging and expansion; those that have them say so.
+
+    ``publish`` and ``unpublish`` are each kind's own (:mod:`kubeletpy.volumes.plugin`).
+    """
 
     name = ""
     kinds: frozenset[str] = frozenset()
@@ -129,21 +125,6 @@ class InTreePlugin:
     ) -> None:
         """Nothing to do."""
 
-    async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
-    ) -> Published:
-        """Each kind for itself."""
-        raise NotImplementedError
-
-    async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Unmount and remove its directory."""
-        await self.in_thread(partial(self.remove_target, left.path), f"unmount of {left.path}")
-
     async def unstage(self, left: StagedOnDisk) -> None:
         """Nothing to do."""
 
@@ -189,10 +170,6 @@ class InTreePlugin:
         except (OSError, UnsafePath) as error:
             raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
 
-    def remove_target(self, path: str) -> None:
-        """Unmount what is at a path of ours and remove it. Blocks. Raises OSError."""
-        raise NotImplementedError
-
 
 def is_mounted(path: str) -> bool:
     """Whether something is mounted at a path, by the mount table: nothing is asked of the disk."""
@@ -229,7 +206,7 @@ async def run(program: str, args: Sequence[str], *, call: str, step: str = "") -
         raise OperationFailed(Outcome.FINAL, message, step=step, call=call)
     try:
         return (await run_program(Program(path, args), b"")).decode(errors="replace")
-    except ProviderError as error:
+    except ProgramFailed as error:
         message = f"{program} {' '.join(args)}: {error}"
         raise OperationFailed(Outcome.UNCERTAIN, message, step=step, call=call) from error
 

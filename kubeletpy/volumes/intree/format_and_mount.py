@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.images.providers.program import Program, run_program
-from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, is_mounted, run
 from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.plugin import OperationFailed
+from kubeletpy.volumes.operation import OperationFailed
 
 _STEP = "MountVolume.MountDevice"
 MKFS = {
@@ -26,7 +25,7 @@ MKFS = {
 }
 """File systems that are made, and how."""
 BLKID = "/sbin/blkid"
-_NOTHING_FOUND = "exit status 2"
+_NOTHING_FOUND = 2
 
 
 async def format_and_mount(
@@ -66,8 +65,8 @@ async def _has_something(device: str) -> bool:
     call = f"blkid of {device}"
     try:
         await run_program(Program(BLKID, ("-p", "-o", "export", device)), b"")
-    except ProviderError as error:
-        if str(error).startswith(_NOTHING_FOUND):
+    except ProgramFailed as error:
+        if error.exit_status == _NOTHING_FOUND:
             return False
         message = f"what is on {device} is not known: {error}"
         raise OperationFailed(Outcome.FINAL, message, step=_STEP, call=call) from error

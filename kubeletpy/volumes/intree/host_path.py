@@ -14,7 +14,7 @@ from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
 from kubeletpy.volumes.host_path import HostPathError
 from kubeletpy.volumes.intree.base import InTreePlugin
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk
-from kubeletpy.volumes.plugin import OperationFailed, PodUse
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 
 class HostPathPlugin(InTreePlugin):

@@ -21,8 +21,8 @@ from kubeletpy.volumes.intree.base import (
     run,
 )
 from kubeletpy.volumes.intree.format_and_mount import format_and_mount
-from kubeletpy.volumes.on_disk import Found, Outcome, Published, StagedOnDisk
-from kubeletpy.volumes.plugin import OperationFailed, PodUse
+from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.syscalls import MS_BIND, mount, unmount
 
 _STEP = "MountVolume.SetUp"
@@ -109,18 +109,13 @@ class LocalPlugin(InTreePlugin):
             target, selinux_relabel=True, give_to_group=use.alone and (mine or not remount)
         )
 
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Unmount and remove the directory or the link."""
+        await self.in_thread(partial(_remove, left.path), f"unmount of {left.path}")
+
     async def unstage(self, left: StagedOnDisk) -> None:
         """Unmount a disk's file system."""
-        await self.in_thread(partial(self.remove_target, left.path), f"unmount of {left.path}")
-
-    def remove_target(self, path: str) -> None:
-        """Unmount what is at a path of ours and remove it; a link too. Blocks. Raises OSError."""
-        if Path(path).is_symlink():
-            Path(path).unlink()
-            return
-        while is_mounted(path):
-            unmount(path)
-        remove_directory(path)
+        await self.in_thread(partial(_remove, left.path), f"unmount of {left.path}")
 
     def found(self) -> Found:
         """Those of pods' directories, and disks mounted for the node."""
@@ -153,6 +148,16 @@ class LocalPlugin(InTreePlugin):
 def _bind(source: str, target: str) -> None:
     Path(target).mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     mount(source, target, flags=MS_BIND)
+
+
+def _remove(path: str) -> None:
+    """Unmount what is at a path of ours and remove it; a link too. Blocks. Raises OSError."""
+    if Path(path).is_symlink():
+        Path(path).unlink()
+        return
+    while is_mounted(path):
+        unmount(path)
+    remove_directory(path)
 
 
 def _link(source: str, target: str) -> str:

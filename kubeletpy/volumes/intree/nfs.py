@@ -20,7 +20,7 @@ from kubeletpy.volumes.intree.base import (
     run,
 )
 from kubeletpy.volumes.on_disk import Published, PublishedOnDisk
-from kubeletpy.volumes.plugin import OperationFailed, PodUse
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 
 
 class NfsPlugin(InTreePlugin):

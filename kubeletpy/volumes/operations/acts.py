@@ -15,12 +15,13 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.on_disk import Outcome, Published
+from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Kind, Operation
 from kubeletpy.volumes.operations.outcome import Done
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
 from kubeletpy.volumes.ownership import belongs_to, give_to_group
-from kubeletpy.volumes.plugin import OperationFailed, PodUse, VolumePlugin
+from kubeletpy.volumes.plugin import VolumePlugin
 
 MAX_ENTRIES = 100_000_000
 """Entries of a persistent volume that are given to a group: it holds up its own volume only."""

@@ -17,6 +17,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import Found, Outcome, Published
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.model import (
     Facts,
     Failure,
@@ -31,7 +32,7 @@ from kubeletpy.volumes.operations.model import (
 )
 from kubeletpy.volumes.operations.outcome import Done, Left, after
 from kubeletpy.volumes.operations.plan import is_there, plan
-from kubeletpy.volumes.plugin import OperationFailed, VolumePlugin
+from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 

@@ -7,32 +7,43 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeletpy.api import types as api_types
 from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
-from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.errors import ApiError, Conflict
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import ExpansionFailed, ExpansionProblem, OperationFailed, PodUse
 from kubeletpy.volumes.operations import expansion
 from kubeletpy.volumes.operations.expansion import Flow
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
-from kubeletpy.volumes.plugin import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
-    VolumePlugin,
-)
+from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
-_STEP = "MountVolume.Setup failed while expanding volume"
+_STEP = "NodeExpandVolume.NodeExpandVolume"
 CLAIM_SHOWN = 1024
 """Characters of a message in a claim's condition."""
+CLAIM_READINGS = 4
+"""How often a claim is looked at in one try, when others change it at the same time."""
+
+
+@dataclass(slots=True)
+class _Grown:
+    """What was asked of the driver so far, and what it has made of it; bytes."""
+
+    asked: int = 0
+    reached: int = 0
+
+
+class _ClaimChanged(Exception):
+    """Somebody has changed the claim since it was read."""
 
 
 class Expander:
@@ -66,23 +77,37 @@ class Expander:
         Raises:
             OperationFailed: it could not be expanded, and has to be tried again.
         """
+        grown = _Grown()
+        for _ in range(CLAIM_READINGS):
+            try:
+                return await self._expand(plugin, spec, use, grown, at_mount=at_mount)
+            except _ClaimChanged:
+                # what is known of a claim may be older than what its controller has written
+                spec = replace(spec, claim=await self._read(spec))
+        raise _not_written(spec, "it is changed by others again and again")
+
+    async def _expand(
+        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, grown: _Grown, *, at_mount: bool
+    ) -> int:
         flow, size = expansion.flow(spec)
         if flow in (Flow.NOTHING, Flow.WAIT):
             return size if flow is Flow.NOTHING else claimed_size(spec)
         if flow is Flow.RECOVERY and spec.claim is not None:
-            await self._patch(spec, expansion.in_progress(spec.claim))
-        try:
-            reached = await plugin.expand(spec, size, use, at_mount=at_mount)
-        except ExpansionFailed as error:
-            return await self._not_expanded(spec, use, flow, error, size)
-        told = (
-            f'MountVolume.NodeExpandVolume succeeded for volume "{spec.spec_name}" '
-            f"{self._node_name}"
-        )
-        self._tell(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, told)
+            spec = await self._patch(spec, expansion.in_progress(spec.claim))
+        if grown.asked < size:
+            try:
+                grown.reached = await plugin.expand(spec, size, use, at_mount=at_mount)
+            except ExpansionFailed as error:
+                return await self._not_expanded(spec, use, flow, error, size)
+            grown.asked = size
+            told = (
+                f'MountVolume.NodeExpandVolume succeeded for volume "{spec.spec_name}" '
+                f"{self._node_name}"
+            )
+            self._tell(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, told)
         if flow is not Flow.EXPAND_ONLY and spec.claim is not None:
             await self._patch(spec, expansion.finished(spec.claim, _quantity(spec, size)))
-        return max(reached, size)
+        return max(grown.reached, size)
 
     async def _not_expanded(
         self, spec: VolumeSpec, use: PodUse, flow: Flow, error: ExpansionFailed, size: int
@@ -108,31 +133,47 @@ class Expander:
             Outcome.UNCERTAIN, error.message, step=_STEP, call=error.call
         ) from error
 
-    async def _patch(self, spec: VolumeSpec, patch: dict[str, Any], *, quiet: bool = False) -> None:
+    async def _patch(
+        self, spec: VolumeSpec, patch: dict[str, Any], *, quiet: bool = False
+    ) -> VolumeSpec:
+        """Write to the claim's status; the volume with the claim as it is then."""
         if self._api is None or spec.claim is None:
-            return
+            return spec
         metadata = spec.claim["metadata"]
         try:
-            await self._api.patch(
+            claim = await self._api.patch(
                 PERSISTENTVOLUMECLAIMS,
                 metadata["name"],
                 patch,
                 namespace=metadata["namespace"],
                 subresource="status",
             )
+        except Conflict as error:
+            raise _ClaimChanged from error
         except ApiError as error:
             if quiet:
                 log.warning(
                     "a claim could not be told of a failed expansion",
                     extra={"claim": metadata["name"], "why": str(error)},
                 )
-                return
-            raise OperationFailed(
-                Outcome.UNCERTAIN,
-                f"the claim's status could not be written: {error}",
-                step=_STEP,
-                call=f'PATCH of the status of persistentvolumeclaim "{metadata["name"]}"',
-            ) from error
+                return spec
+            raise _not_written(spec, str(error)) from error
+        return replace(spec, claim=claim)
+
+    async def _read(self, spec: VolumeSpec) -> JSON:
+        """The claim as it is now; it is the same one."""
+        assert self._api is not None, "a conflict comes of an API"
+        assert spec.claim is not None, "a conflict is about a claim"
+        metadata = spec.claim["metadata"]
+        try:
+            claim = await self._api.get(
+                PERSISTENTVOLUMECLAIMS, metadata["name"], metadata["namespace"]
+            )
+        except ApiError as error:
+            raise _not_written(spec, str(error)) from error
+        if claim["metadata"].get("uid") != metadata.get("uid"):
+            raise _not_written(spec, "another claim has its name now")
+        return claim
 
     def _tell(self, spec: VolumeSpec, use: PodUse, kind: Any, reason: Reason, message: str) -> None:
         self._recorder.event(pod_reference(use.pod), kind, reason, message)
@@ -147,6 +188,16 @@ class Expander:
             "uid": metadata["uid"],
         }
         self._recorder.event(claim, kind, reason, message)
+
+
+def _not_written(spec: VolumeSpec, why: str) -> OperationFailed:
+    name = (spec.claim or {}).get("metadata", {}).get("name", "")
+    return OperationFailed(
+        Outcome.UNCERTAIN,
+        f"the claim's status could not be written: {why}",
+        step=_STEP,
+        call=f'PATCH of the status of persistentvolumeclaim "{name}"',
+    )
 
 
 def _quantity(spec: VolumeSpec, size: int) -> str:

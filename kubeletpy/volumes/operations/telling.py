@@ -16,8 +16,9 @@ from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Presence, Volume
-from kubeletpy.volumes.plugin import OperationFailed, VolumePlugin
+from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 

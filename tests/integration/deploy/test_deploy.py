@@ -83,7 +83,9 @@ def test_sample_pod_needs_no_registry() -> None:
     assert [c["image"] for c in pod["spec"]["containers"]] == [BUSYBOX, BUSYBOX]
 
 
-@pytest.mark.parametrize("name", ["rbac.yaml", "rbac-without-node-authorizer.yaml"])
+@pytest.mark.parametrize(
+    "name", ["rbac.yaml", "rbac-watch-volumes.yaml", "rbac-without-node-authorizer.yaml"]
+)
 def test_bindings_name_roles_that_exist(name: str) -> None:
     objects = documents(name)
     roles = {o["metadata"]["name"] for o in objects if o["kind"] == "ClusterRole"}

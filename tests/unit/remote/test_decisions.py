@@ -111,19 +111,6 @@ def test_error_without_words_names_the_code() -> None:
     assert str(errors.NotFound("ContainerStatus")) == "ContainerStatus: NOT_FOUND (NOT_FOUND)"
 
 
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        ("GET https://joe:hunter2@reg.io/v2/: 401", "GET https://reg.io/v2/: 401"),
-        ("Basic am9l c3ecr3t refused", "Basic am9l [redacted] refused"),
-        ("a\x1b[31m\x00red\nline\ttab", "a[31mred\nline\ttab"),
-        ("x" * 5000, "x" * 4095 + "…"),
-    ],
-)
-def test_scrub(said: str, shown: str) -> None:
-    assert errors.scrub(said, ["", "c3ecr3t"]) == shown
-
-
 def test_secrets_of_a_credential() -> None:
     auth = cri.AuthConfig(username="joe", password="p", auth="am9lOmh1bnRlcjI=", registry_token="t")
     assert set(secrets_of(auth)) - {""} == {"p", "am9lOmh1bnRlcjI=", "hunter2", "t"}

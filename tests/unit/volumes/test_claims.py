@@ -23,7 +23,8 @@ from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.volumes import ClaimVolumes, kept
+from kubeletpy.volumes.claims.model import Cause, Waits
+from kubeletpy.volumes.claims.volumes import ClaimVolumes, VolumesWait, kept
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin, export_of, options_of
@@ -282,3 +283,20 @@ def test_how_nfs_is_mounted(server: str, export: str) -> None:
     assert export_of(made) == export
     assert options_of(made) == ["-o", "hard,vers=4"]
     assert options_of(spec(source={}, read_only=True)) == ["-o", "ro"]
+
+
+@pytest.mark.parametrize(
+    ("causes", "patient", "told"),
+    [
+        ([Cause.NOT_ATTACHED], True, True),
+        ([Cause.NOT_ATTACHED, Cause.BUSY], True, True),
+        ([Cause.NOT_ATTACHED], False, False),
+        ([Cause.NOT_ATTACHED, Cause.CLAIM_UNBOUND], True, False),
+        ([Cause.ATTACH_FAILED], True, False),
+    ],
+)
+def test_an_event_tells_of_attachments_only_when_they_take_long(
+    causes: list[Cause], patient: bool, told: bool
+) -> None:
+    waits = {f"v{n}": Waits(cause, "o", "m") for n, cause in enumerate(causes)}
+    assert VolumesWait(waits, patient=patient).told is told

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
-from kubeletpy.kubeapi.objects import IDLE_S, POLL_S, POLLS_AT_ONCE, ObjectKey, WatchedObjects
-from kubeletpy.kubeapi.protocol import CONFIGMAPS
+from kubeletpy.kubeapi.objects import (
+    IDLE_S,
+    POLL_S,
+    POLLS_AT_ONCE,
+    WATCH_AGAIN_S,
+    ObjectKey,
+    WatchedObjects,
+)
+from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource
 from kubeletpy.kubeapi.watch_slots import MAX_POD_WATCHES, WatchSlots
 from tests.virtual_time import on_virtual_time, settle, timed
 
@@ -202,4 +210,32 @@ async def test_an_object_has_a_watch_when_there_is_room() -> None:
     api.put("c")
     await settle()
     assert woken == ["second"]
+    await objects.close()
+
+
+class OnlyGets(FakeApi):
+    """What a node may do with claims in a cluster."""
+
+    async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
+        raise Forbidden("can only get individual resources of this type", code=403)
+
+
+@on_virtual_time
+async def test_what_may_only_be_read_is_said_once_and_alarms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api = OnlyGets()
+    for name in ("a", "b", "c"):
+        api.put(name)
+    objects = WatchedObjects(cast(Any, api), rng=random.Random(1), read_when_forbidden=True)
+    objects.register("pod", [key("a"), key("b"), key("c")])
+    with caplog.at_level("INFO"):
+        assert await objects.get(key("a"))
+        await asyncio.sleep(3 * WATCH_AGAIN_S)
+    assert [(r.levelname, r.message) for r in caplog.records] == [
+        (
+            "INFO",
+            "this node may not watch these objects: changes are seen when they are read again",
+        )
+    ]
     await objects.close()

@@ -25,7 +25,8 @@ from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import Drivers, connect_by
 from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.names import CsiPaths
-from kubeletpy.volumes.plugin import PodUse, VolumePlugin
+from kubeletpy.volumes.operation import PodUse
+from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.syscalls import mounts_below, unmount
 from kubeletpy.volumes.tokens import PodTokens
 from tests.csi_driver.running import RunningDriver, running

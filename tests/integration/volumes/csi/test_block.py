@@ -8,7 +8,8 @@ import os
 import pytest
 
 from kubeletpy.host import loop_devices
-from kubeletpy.volumes.plugin import OperationFailed, Outcome
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.syscalls import mounts_below
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.services import Options

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
+from kubeletpy.host.program import Program, ProgramFailed
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.providers.accounts import AccountError
 from kubeletpy.images.providers.plugins import Plugins
-from kubeletpy.images.providers.program import Program
 from kubeletpy.images.providers.protocol import ProviderError
 from kubeletpy.images.providers.provider import MAX_CALLS, Provider
 from kubeletpy.images.registry_pattern import Repository
@@ -154,7 +154,7 @@ async def test_answers_for_a_registry_are_waited_for() -> None:
     await asyncio.sleep(20)
     await asyncio.gather(*(provider.auths(f"a.reg.io/{n}", pod()) for n in range(20)))
     assert len(world.requests) == 2, "that they hold for a registry is known from the first answer"
-    world.error = ProviderError("down")
+    world.error = ProgramFailed("down")
     await asyncio.sleep(20)
     asked = (provider.auths(f"a.reg.io/{n}", pod()) for n in range(3))
     failed = await asyncio.gather(*asked, return_exceptions=True)
@@ -258,7 +258,7 @@ async def test_failures() -> None:
 
 @on_virtual_time
 async def test_all_providers_in_their_order(caplog: pytest.LogCaptureFixture) -> None:
-    world, broken = World(), World(error=ProviderError("exit status 1"))
+    world, broken = World(), World(error=ProgramFailed("exit status 1"))
     plugins = Plugins(
         [
             world.provider("first"),

@@ -21,7 +21,8 @@ from kubeletpy.volumes.csi.drivers import Drivers, connect_by
 from kubeletpy.volumes.csi.node_object import ANNOTATION
 from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
 from kubeletpy.volumes.csi.registration import CsiDriverHandler
-from kubeletpy.volumes.plugin import OperationFailed, Outcome
+from kubeletpy.volumes.on_disk import Outcome
+from kubeletpy.volumes.operation import OperationFailed
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.running import registered, running
 from tests.csi_driver.services import Options

@@ -22,8 +22,9 @@ from kubeletpy.volumes.csi.driver_object import (
 from kubeletpy.volumes.csi.names import CsiPaths, attachment_name, inline_handle
 from kubeletpy.volumes.csi.requests import Access, Volume
 from kubeletpy.volumes.csi.versions import Version, highest_supported
+from kubeletpy.volumes.on_disk import Outcome, VolumeStats
+from kubeletpy.volumes.operation import ExpansionProblem
 from kubeletpy.volumes.paths import UnsafePath
-from kubeletpy.volumes.plugin import ExpansionProblem, Outcome, VolumeStats
 
 PATHS = CsiPaths("/k")
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.images.providers import program as module
-from kubeletpy.images.providers.program import Program, run_program
-from kubeletpy.images.providers.protocol import ProviderError
+from kubeletpy.host import program as module
+from kubeletpy.host.program import Program, ProgramFailed, run_program
 
 
 def script(tmp_path: Path, text: str) -> Path:
@@ -27,7 +26,7 @@ async def run(tmp_path: Path, text: str, *args: str, hidden: str = "", **env: st
 
 
 async def failure(tmp_path: Path, text: str, hidden: str = "") -> str:
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ProgramFailed) as caught:
         await run(tmp_path, text, hidden=hidden)
     return str(caught.value)
 
@@ -75,10 +74,10 @@ async def test_failures_say_why_but_no_token(tmp_path: Path) -> None:
 
 
 async def test_no_program(tmp_path: Path) -> None:
-    with pytest.raises(ProviderError, match="could not be started: No such file"):
+    with pytest.raises(ProgramFailed, match="could not be started: No such file"):
         await run_program(Program(str(tmp_path / "none")), b"")
     (tmp_path / "text").write_text("no program")
-    with pytest.raises(ProviderError, match="could not be started: Permission denied"):
+    with pytest.raises(ProgramFailed, match="could not be started: Permission denied"):
         await run_program(Program(str(tmp_path / "text")), b"")
 
 

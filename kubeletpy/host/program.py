@@ -1,7 +1,7 @@
-"""Run a provider's program once: the request on its stdin, the response on its stdout.
+"""Run a program of this machine once: its input on stdin, its answer on stdout.
 
 It gets a session of its own, so that all it started can be ended with it; its time and its output
-are bounded. Must never log the request or the response.
+are bounded. Must never log the input or the answer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kubeletpy.images.providers.protocol import ProviderError
-from kubeletpy.remote.errors import scrub
+from kubeletpy.api.scrub import scrub
 
 TIMEOUT_S = 60.0
 MAX_OUTPUT = 1 << 20
@@ -23,6 +22,17 @@ MAX_OUTPUT = 1 << 20
 MAX_COMPLAINT = 1000
 """Bytes of stderr that an error shows."""
 _STDOUT, _STDERR, _EXIT = 1, 2, -1
+
+
+class ProgramFailed(Exception):
+    """A program gave no answer; the text is fit for a log.
+
+    ``exit_status`` None: it did not exit by itself.
+    """
+
+    def __init__(self, message: str, exit_status: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class RunProgram(Protocol):
     async def __call__(
         self, program: Program, request: bytes, *, hidden: Sequence[str] = ()
     ) -> bytes:
-        """Its stdout. Raises ProviderError."""
+        """Its stdout. Raises ProgramFailed."""
         ...
 
 
@@ -54,12 +64,12 @@ async def run_program(program: Program, request: bytes, *, hidden: Sequence[str]
         hidden: texts that no error may show.
 
     Raises:
-        ProviderError: it could not be started, failed, took too long or wrote too much.
+        ProgramFailed: it could not be started, failed, took too long or wrote too much.
     """
     try:
         transport, conversation = await _start(program)
     except OSError as error:
-        raise ProviderError(f"could not be started: {error.strerror}") from error
+        raise ProgramFailed(f"could not be started: {error.strerror}") from error
     finished = False
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -67,7 +77,7 @@ async def run_program(program: Program, request: bytes, *, hidden: Sequence[str]
             await conversation.ended
         finished = True
     except TimeoutError:
-        raise ProviderError(f"did not finish within {TIMEOUT_S:g} s") from None
+        raise ProgramFailed(f"did not finish within {TIMEOUT_S:g} s") from None
     finally:
         if not finished:
             _kill(transport)
@@ -77,7 +87,8 @@ async def run_program(program: Program, request: bytes, *, hidden: Sequence[str]
         said = conversation.texts[_STDERR][:MAX_COMPLAINT].decode(errors="replace")
         said = scrub(said, hidden).strip()
         how = f"exit status {code}" if code > 0 else f"signal {-code}"
-        raise ProviderError(f"{how}: {said}" if said else how)
+        status = code if code > 0 else None
+        raise ProgramFailed(f"{how}: {said}" if said else how, status)
     return bytes(conversation.texts[_STDOUT])
 
 
@@ -127,7 +138,7 @@ class _Conversation(asyncio.SubprocessProtocol):
         text = self.texts[fd]
         text += data
         if len(text) > MAX_OUTPUT and not self.ended.done():
-            self.ended.set_exception(ProviderError(f"wrote more than {MAX_OUTPUT} bytes"))
+            self.ended.set_exception(ProgramFailed(f"wrote more than {MAX_OUTPUT} bytes"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._close(fd)
