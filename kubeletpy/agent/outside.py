@@ -26,6 +26,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
 from kubeletpy.server.build import Ports
+from kubeletpy.volumes.csi.drivers import OpenCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +96,7 @@ class Outside:
     """Registers a listener for the runtime's connection being lost (False) or back (True)."""
     plugins: Registrations | None = None
     """How CSI drivers and other plugins of the node are asked to register; None: not at all."""
+    driver_calls: OpenCalls | None = None
+    """How CSI drivers are called; None: over their sockets."""
     sockets: bool = True
     """Whether the agent may listen: for explain, and for health checks."""

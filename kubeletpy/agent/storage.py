@@ -58,7 +58,15 @@ def build_storage(
     plugin_rooms: list[Room] = []
     csi: Csi | None = None
     if outside.plugins is not None:
-        csi = Csi(root, options.name, kube_api, tokens, metrics.csi, rng=rng)
+        csi = Csi(
+            root,
+            options.name,
+            kube_api,
+            tokens,
+            metrics.csi,
+            rng=rng,
+            calls=outside.driver_calls,
+        )
         csi.writer.on_ready(signals.node_changed)
         kinds.append(csi.plugin)
         plugins = PluginManager(

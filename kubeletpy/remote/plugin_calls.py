@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -57,6 +57,26 @@ class PluginCallFailed(Exception):
         self.details = scrub(details)
         self.answered = answered
         super().__init__(f"{call}: rpc error: code = {code.shown} desc = {self.details}")
+
+
+class Calls(Protocol):
+    """One service of one plugin: behind a socket, or simulated."""
+
+    async def call(
+        self,
+        method: str,
+        request: Message,
+        answer: type[Answer],
+        within: float,
+        *,
+        secrets: Iterable[str] = (),
+    ) -> Answer:
+        """Call ``method``, wait at most ``within`` seconds. Raises PluginCallFailed."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the plugin; calls under way end with Canceled."""
+        ...
 
 
 class PluginCalls:

@@ -35,6 +35,7 @@ from kubeletpy_up.storage.watch import Subscription
 from tests.sim.client import Step
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.history import History
+from tests.sim.storage import PLURALS, Storage
 
 T = TypeVar("T")
 
@@ -60,9 +61,13 @@ class ApiServer:
         self.first_seen: dict[str, float] = {}
         self._watches: dict[Subscription, None] = {}
         self.watch_count = 0
+        self.storage: Storage | None = None
+        """None: the registry has all objects."""
 
     def break_watches(self) -> None:
         """End all watches that are open."""
+        if self.storage is not None:
+            self.storage.break_watches()
         for subscription in list(self._watches):
             subscription.close()
 
@@ -169,6 +174,8 @@ class SimKubeApi(KubeApi):
             return _received(await self._call(what, lambda: self._answer(call)))
 
     def _answer(self, call: Call) -> JSON:
+        if self._server.storage is not None and call.resource.plural in PLURALS:
+            return self._server.storage.answer(call)
         about = (self._caller, _key(call.resource))
         namespace, below = call.namespace, call.subresource
         match call.verb:
@@ -225,6 +232,14 @@ class SimKubeApi(KubeApi):
 
     async def _follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         server, what = self._server, f"watch {call.resource.plural}"
+        if server.storage is not None and call.resource.plural in PLURALS:
+            await self._call(what, lambda: None)
+            async for change in server.storage.watch(call):
+                await asyncio.sleep(self._rng.uniform(*LATENCY))
+                self._step("answer", what)
+                if change.type == "ERROR":
+                    raise Gone("injected: the watch broke", code=410)
+                yield change
 
         def start() -> Subscription:
             if server.gone:

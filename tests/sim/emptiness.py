@@ -42,6 +42,9 @@ IDLE_TASKS = {
     "own-node",
     "services",
     "static-pods-mirrors",
+    "csi-drivers",
+    "csi-node",
+    "plugins",
 }
 """What an idle agent runs."""
 MOST_IDLE_TIMERS = 20

@@ -23,6 +23,8 @@ from kubeletpy_up.storage.store import Store
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
 from tests.sim.client import Connection, RuntimeClient
+from tests.sim.csi_drivers import SimDriver
+from tests.sim.csi_wire import SimDriverCalls, SimRegistrations
 from tests.sim.emptiness import leftovers
 from tests.sim.faults import Faults
 from tests.sim.history import History, Violation
@@ -30,10 +32,14 @@ from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, spawn
 from tests.sim.pod_groups import GroupsOfOneLife, PodGroups
 from tests.sim.runtime import SimRuntime
+from tests.sim.storage import Storage
 from tests.sim.truth import Truth
 from tests.sim.user import User, pull_secret
 from tests.virtual_time import LoopClock
 
+DRIVERS = {"stager": True, "plain": False}
+"""CSI drivers of a world with storage: one is attached and stages, one does neither and publishes
+again now and then."""
 NODE_IP = "192.0.2.10"
 STOP_WITHIN = 5.0
 FACTS = MachineFacts(
@@ -66,6 +72,7 @@ class World:
         static: bool = False,
         manifest_url: str = "",
         pod_groups: bool = False,
+        storage: bool = False,
     ) -> None:
         self.seed = seed
         self.manifest_url = manifest_url
@@ -95,6 +102,11 @@ class World:
         self.static_dir = root / "manifests" if static else None
         if self.static_dir is not None:
             self.static_dir.mkdir()
+        self.storage: Storage | None = None
+        self.drivers: dict[str, SimDriver] = {}
+        """CSI drivers by name."""
+        if storage:
+            self._make_storage()
         self.life = 0
         self.alive = False
         self.steps = 0
@@ -107,6 +119,25 @@ class World:
         for name in scripts.ALL:
             for version in (1, 2):
                 self.runtime.images[f"{scripts.LOCAL}/{name}:{version}"] = None
+
+    def _make_storage(self) -> None:
+        self.storage = Storage(self.registry, NODE, self.rng("storage"), self.history)
+        self.server.storage = self.storage
+        for name, stages in DRIVERS.items():
+            self.storage.add_driver(name, attach=stages, requiresRepublish=not stages)
+            self.drivers[name] = SimDriver(
+                name,
+                self.root,
+                self.rng(f"driver {name}"),
+                self.history,
+                storage=self.storage,
+                runtime=self.runtime,
+                stages=stages,
+            )
+        self.storage.staged_on_node = lambda handle: any(
+            handle in driver.staged for driver in self.drivers.values()
+        )
+        spawn(self.storage.attach_for_ever())
 
     def rng(self, what: str) -> random.Random:
         """A source of chance of its own for each part, so that they do not disturb each other."""
@@ -171,6 +202,10 @@ class World:
             rng=self.rng(f"agent {life}"),
             credentials=self.credentials(api),
             sockets=False,
+            plugins=SimRegistrations(self.drivers, step) if self.drivers else None,
+            driver_calls=(lambda name, endpoint: SimDriverCalls(self.drivers[name], step))
+            if self.drivers
+            else None,
         )
 
     def _stepper(self, life: int) -> Callable[[str, str], None]:
@@ -269,6 +304,8 @@ class World:
             self.runtime_up()
         if not self.server.up:
             self.api_up()
+        for driver in self.drivers.values():
+            driver.heal()
 
     # -- judging -----------------------------------------------------------------------------
 

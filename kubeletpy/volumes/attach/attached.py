@@ -71,14 +71,19 @@ def attached(
         return Attached()
     about = f'node "{node_name}"'
     if spec.unique_name not in node.in_use:
-        why = "the API does not show yet that this node uses the volume (status.volumesInUse)"
-        return Waits(Cause.NOT_IN_USE_YET, about, why)
+        return not_in_use_yet(about)
     if not spec.driver:
         if spec.unique_name in node.attached:
             return Attached()
         why = "the attach controller has not attached the volume (status.volumesAttached)"
         return Waits(Cause.NOT_ATTACHED, about, why)
     return _by_object(spec, node, node_name, attachment)
+
+
+def not_in_use_yet(about: str) -> Waits:
+    """The controller would take a volume for one that it may detach."""
+    why = "the API does not show yet that this node uses the volume (status.volumesInUse)"
+    return Waits(Cause.NOT_IN_USE_YET, about, why)
 
 
 def _by_object(

@@ -254,9 +254,12 @@ class ClaimVolumes:
             f'node "{self._node_name}" match no term of the volume\'s nodeAffinity',
         )
 
-    def in_use(self) -> frozenset[str]:
-        """What the API shows as in use by this node."""
-        return attachments_of(self._node().get("status") or {}).in_use
+    def in_use(self) -> frozenset[str] | None:
+        """What the API shows as in use by this node; None: it has not shown the node yet."""
+        node = self._node()
+        if not (node.get("metadata") or {}).get("resourceVersion"):
+            return None
+        return attachments_of(node.get("status") or {}).in_use
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from kubeletpy.metrics.csi import NO_ANSWER
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
+from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
 from kubeletpy.volumes.csi import answers, requests
 from kubeletpy.volumes.csi.answers import BadAnswer, NodeInfo
 from kubeletpy.volumes.csi.requests import Access, Volume
@@ -48,11 +48,13 @@ class CallTimes(Protocol):
 class NodeClient:
     """One driver. Make it inside a running event loop and ``close`` it there."""
 
-    def __init__(self, driver: str, endpoint: str, times: CallTimes) -> None:
-        """Raises EndpointError."""
+    def __init__(
+        self, driver: str, endpoint: str, times: CallTimes, calls: Calls | None = None
+    ) -> None:
+        """``calls`` None: over the socket at ``endpoint``. Raises EndpointError."""
         service = csi.DESCRIPTOR.services_by_name["Node"]
         self.driver = driver
-        self._calls = PluginCalls(endpoint, service, f"driver {driver}")
+        self._calls = calls or PluginCalls(endpoint, service, f"driver {driver}")
         self._times = times
         self._capabilities: frozenset[int] = frozenset()
         self._capabilities_until = float("-inf")

@@ -14,6 +14,7 @@ from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.volumes.csi.versions import Version
 
 if TYPE_CHECKING:
+    from kubeletpy.remote.plugin_calls import Calls
     from kubeletpy.volumes.csi.client import CallTimes, NodeClient
 
 
@@ -23,13 +24,19 @@ class Connect(Protocol):
     def __call__(self, driver: str, endpoint: str) -> NodeClient: ...
 
 
-def connect_by(times: CallTimes) -> Connect:
-    """Clients over sockets."""
+class OpenCalls(Protocol):
+    """How drivers are called where it is not over their sockets."""
+
+    def __call__(self, driver: str, endpoint: str) -> Calls: ...
+
+
+def connect_by(times: CallTimes, calls: OpenCalls | None = None) -> Connect:
+    """Clients that call so; None: over sockets."""
 
     def connect(driver: str, endpoint: str) -> NodeClient:
         from kubeletpy.volumes.csi.client import NodeClient
 
-        return NodeClient(driver, endpoint, times)
+        return NodeClient(driver, endpoint, times, calls(driver, endpoint) if calls else None)
 
     return connect
 

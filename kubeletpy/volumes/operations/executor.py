@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.attach.attached import Attached, not_in_use_yet
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import Found, Outcome, Published
 from kubeletpy.volumes.operation import OperationFailed
@@ -67,8 +67,8 @@ class Surroundings(Protocol):
         """What keeps a volume from this node (table sf, 2)."""
         ...
 
-    def in_use(self) -> frozenset[str]:
-        """What the API shows as in use by this node."""
+    def in_use(self) -> frozenset[str] | None:
+        """What the API shows as in use by this node; None: it has not shown the node yet."""
         ...
 
 
@@ -119,7 +119,9 @@ class VolumeOperations:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
-        self._in_use: list[str] = []
+        self._in_use: list[str] | None = None
+        self._reported: frozenset[str] | None = None
+        """What of it was written, or is being written; None: nothing by this process."""
         self._closed = False
         self.leftovers_judged = False
         self.known = asyncio.Event()
@@ -228,8 +230,11 @@ class VolumeOperations:
         return {name: wait for (of, name), wait in self._plan.waits.items() if of == uid}
 
     def volumes_in_use(self) -> list[str] | None:
-        """For the node's status; None: not known yet, the API's list stays."""
-        return list(self._in_use) if self.known.is_set() else None
+        """For the node's status, about to be written; None: not known yet, the API's list stays."""
+        if self._in_use is None:
+            return None
+        self._reported = frozenset(self._in_use)
+        return list(self._in_use)
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -325,7 +330,7 @@ class VolumeOperations:
         for demand in self._demands.values():
             for spec in demand.specs:
                 plugin = self._plugins[spec.plugin]
-                attachments[spec.unique_name] = self._surroundings.attachment(spec)
+                attachments[spec.unique_name] = self._attachment(spec)
                 wait = self._surroundings.blocked(spec) or plugin.ready(spec)
                 if wait is not None:
                     blocked[spec.unique_name] = wait
@@ -340,17 +345,27 @@ class VolumeOperations:
             self.leftovers_judged,
         )
 
+    def _attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        reported = self._reported is None or spec.unique_name in self._reported
+        if spec.attachable and not reported:
+            # the API may show it from before, while a status without it is on its way
+            return not_in_use_yet(f'volume "{spec.unique_name}"')
+        return self._surroundings.attachment(spec)
+
     def _tell_in_use(self) -> None:
         shown = self._surroundings.in_use()
+        if shown is None:
+            return  # whether what was found on disk is attached is not known
+        for name in shown & self._actual.keys():
+            if not self._actual[name].attachable:
+                self._actual[name] = replace(self._actual[name], attachable=True)
         wanted = {
             spec.unique_name
             for demand in self._demands.values()
             for spec in demand.specs
             if spec.attachable
         }
-        there = {
-            name for name, volume in self._actual.items() if volume.attachable or name in shown
-        }
+        there = {name for name, volume in self._actual.items() if volume.attachable}
         running = {
             running.operation.unique_name
             for running in self._running.values()
@@ -405,7 +420,7 @@ class VolumeOperations:
         try:
             attachment = None
             if operation.spec is not None:
-                state = self._surroundings.attachment(operation.spec)
+                state = self._attachment(operation.spec)
                 attachment = None if isinstance(state, Waits) else state
             result = await self._carry_out(operation, plugin, pod, alone, attachment)
         except OperationFailed as error:

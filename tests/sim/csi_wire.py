@@ -1,0 +1,125 @@
+"""The agent's end of the wire to simulated CSI drivers, and what it sees of their mounts.
+
+One per life of the agent; a dead life's makes no call and answers none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TypeVar
+from unittest.mock import patch
+
+from google.protobuf.message import Message
+
+from kubeletpy.host.mount_table import MountPoint
+from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
+from kubeletpy.plugins.protocol import Conversation, PluginRefused
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.plugin_calls import PluginCallFailed
+from tests.sim.client import Step
+from tests.sim.csi_drivers import Refused, SimDriver
+from tests.sim.history import History
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class SimDriverCalls:
+    """One life's connection to a driver (:class:`kubeletpy.remote.plugin_calls.Calls`)."""
+
+    def __init__(self, driver: SimDriver, step: Step) -> None:
+        self._driver = driver
+        self._step = step
+        self._closed = False
+
+    async def call(
+        self,
+        method: str,
+        request: Message,
+        answer: type[Answer],
+        within: float,
+        *,
+        secrets: Iterable[str] = (),
+    ) -> Answer:
+        """Call it."""
+        call = f"{method} of driver {self._driver.name}"
+        if self._closed:
+            raise PluginCallFailed(Code.CANCELLED, call, "closed", answered=False)
+        self._step("call", call)
+        try:
+            async with asyncio.timeout(within):
+                found = await self._driver.ask(method, request)
+        except TimeoutError:
+            raise PluginCallFailed(
+                Code.DEADLINE_EXCEEDED, call, "no answer", answered=False
+            ) from None
+        except Refused as refused:
+            self._step("answer", call)
+            raise PluginCallFailed(refused.code, call, str(refused)) from None
+        self._step("answer", call)
+        return answer.FromString(found.SerializeToString())
+
+    async def close(self) -> None:
+        """Let go."""
+        self._closed = True
+
+
+class SimRegistrations:
+    """One life's way to the drivers' registration services."""
+
+    def __init__(self, drivers: dict[str, SimDriver], step: Step) -> None:
+        self._drivers = drivers
+        self._step = step
+
+    @asynccontextmanager
+    async def open(self, socket: str, stamp: Stamp) -> AsyncIterator[Conversation]:
+        """Connect."""
+        driver = self._drivers[Path(socket).stem]
+        await asyncio.sleep(0.001)
+        if not driver.up:
+            raise PluginRefused("nobody listens")
+        yield _Conversation(driver, socket, stamp, self._step)
+
+
+class _Conversation:
+    def __init__(self, driver: SimDriver, socket: str, stamp: Stamp, step: Step) -> None:
+        self._driver = driver
+        self._info = PluginInfo(CSI, driver.name, socket, ("1.0.0",), socket, stamp)
+        self._step = step
+
+    async def info(self) -> PluginInfo:
+        """What it is."""
+        await self._said("GetInfo")
+        return self._info
+
+    async def notify(self, *, registered: bool, error: str = "") -> None:
+        """It is told."""
+        await self._said("NotifyRegistrationStatus")
+
+    async def _said(self, method: str) -> None:
+        self._step("call", f"{method} of driver {self._driver.name}")
+        await asyncio.sleep(0.001)
+        if not self._driver.up:
+            raise PluginRefused("connection lost")
+        self._step("answer", f"{method} of driver {self._driver.name}")
+
+
+@contextmanager
+def mounts_of(drivers: dict[str, SimDriver], history: History) -> Iterator[None]:
+    """Have the agent see simulated mounts, and unmount none of them itself."""
+
+    def table() -> list[MountPoint]:
+        return [mount for driver in drivers.values() for mount in driver.mounts()]
+
+    def unmount(path: str) -> None:
+        history.violated(f"the agent unmounted {path} itself")
+
+    with (
+        patch("kubeletpy.volumes.csi.disk.table", table),
+        patch("kubeletpy.volumes.syscalls._table", table),
+        patch("kubeletpy.volumes.csi.disk.unmount", unmount),
+        patch("kubeletpy.volumes.teardown.unmount", unmount),
+    ):
+        yield
