@@ -101,13 +101,16 @@ async def test_a_cpu_profile_names_what_burns(server: Running) -> None:
                 sum(range(100))
             await asyncio.sleep(0)
 
+    began = time.process_time()
     burning = asyncio.create_task(burn())
     status, text = await get(server, "/debug/pprof/profile?seconds=1&debug=1")
     burning.cancel()
+    # with TLS and the answer; it is little where others have the cores
+    spent = time.process_time() - began
     assert status == 200
     weights = {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in text.splitlines()}
     burnt = sum(weight for stack, weight in weights.items() if "burn" in stack)
-    assert burnt > 0.5 * sum(weights.values()) > 100_000
+    assert burnt > 0.5 * sum(weights.values()) > 0.1 * spent * 1e6
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
