@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tools.mutation import trial
 from tools.mutation.equivalent import Equivalents
 from tools.mutation.mutations import mutations
 
@@ -49,3 +53,35 @@ def test_the_list_of_equivalents_names_mutations_that_there_are() -> None:
     sources = {key.path: (tree / key.path).read_text() for key in listed.reasons}
     found = [m for path, source in sources.items() for m in mutations(path, source)]
     assert listed.unknown(found, sources) == []
+
+
+def _loop() -> None:
+    while True:
+        pass
+
+
+def _grow() -> None:
+    bytearray(2 * trial.BYTES)
+
+
+@pytest.mark.parametrize(
+    ("trial_does", "seconds", "code"),
+    [
+        (lambda: None, 60, 0),
+        (_loop, 60, -1),
+        (_grow, 60, 3),
+        (lambda: time.sleep(60), 0.1, -1),
+    ],
+    ids=["ends", "loops", "grows", "waits"],
+)
+def test_a_trial_ends(trial_does: Callable[[], None], seconds: float, code: int) -> None:
+    pid = os.fork()
+    if pid == 0:
+        left = 3
+        try:
+            trial.enclose(cpu_seconds=1)
+            trial_does()
+            left = 0
+        finally:
+            os._exit(left)
+    assert trial.wait(pid, time.monotonic() + seconds) == code

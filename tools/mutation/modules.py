@@ -11,8 +11,8 @@ from pathlib import Path
 from tools.pure_contract import declared, read_source
 
 PACKAGE = "kubeletpy"
-LEFT_OUT = ("kubeletpy/api/types.py", "kubeletpy/localapi/", "kubeletpy/remote/generated/")
-"""Generated types, and the embedded API, which is no part of the agent."""
+LEFT_OUT = ("kubeletpy/api/types.py", "kubeletpy/remote/generated/")
+"""Generated types."""
 
 
 def pure_modules(tree: Path) -> list[str]:
@@ -46,8 +46,8 @@ def tests_of(room: str, tree: Path) -> list[str]:
 
 def near_tests(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
     """Those tests of a module's room that import it, or a pure module that imports it, and so on:
-    they test the decision. When there are none such, the unit tests elsewhere that import it, or
-    else all tests of the room."""
+    they test the decision. Those that import the module itself come first. When there are none
+    such, the unit tests elsewhere that import it, or else all tests of the room."""
     reached = {path}
     while True:
         more = {p for p, text in sources.items() if p not in reached and _imports(text, reached)}
@@ -55,6 +55,7 @@ def near_tests(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
             break
         reached |= more
     tests = tests_of(room_of(path), tree)
+    tests.sort(key=lambda test: not _imports((tree / test).read_text(), {path}))
     return (
         [test for test in tests if _imports((tree / test).read_text(), reached)]
         or [test for test in tests_of("", tree) if _imports((tree / test).read_text(), {path})]

@@ -29,7 +29,7 @@ class Room:
     mutations: Sequence[Mutation]
     sources: dict[str, str]
     near: dict[str, list[str]]
-    """Module's path -> the test files that it is tried against."""
+    """Module's path -> the test files that it is tried against, in this order."""
     clean: bool = False
     """Without a mutation every test passes."""
     killed: list[bool] = field(default_factory=list)
@@ -39,11 +39,16 @@ class Room:
         """In place of pytest's own loop."""
         if session.testsfailed or not session.items:
             return True
-        self.clean = not _fails(session, session.items, lambda: None)
+        begin = time.monotonic()
+        self.clean = not _fails(session, session.items, lambda: None, trial.CPU_SECONDS)
+        cpu_seconds = min(trial.CPU_SECONDS, 10 + 4 * int(time.monotonic() - begin))
         for mutation in self.mutations if self.clean else ():
-            items = [item for item in session.items if _file(item) in self.near[mutation.path]]
+            near = self.near[mutation.path]
+            items = [item for item in session.items if _file(item) in near]
+            items.sort(key=lambda item: near.index(_file(item)))
             change = self._change(mutation)
-            self.killed.append(change is not None and _fails(session, items, change))
+            killed = change is not None and _fails(session, items, change, cpu_seconds)
+            self.killed.append(killed)
         return True
 
     def _change(self, mutation: Mutation) -> Callable[[], None] | None:
@@ -93,7 +98,12 @@ def _code(of: CodeType, like: CodeType) -> CodeType | None:
     return None
 
 
-def _fails(session: pytest.Session, items: list[pytest.Item], change: Callable[[], None]) -> bool:
+def _fails(
+    session: pytest.Session,
+    items: list[pytest.Item],
+    change: Callable[[], None],
+    cpu_seconds: int,
+) -> bool:
     """Whether a test fails after the change, or all of them take too long, in a forked process."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -101,9 +111,12 @@ def _fails(session: pytest.Session, items: list[pytest.Item], change: Callable[[
     if pid == 0:
         code = 1
         try:
-            trial.enclose()
+            trial.enclose(cpu_seconds)
             change()
             code = int(_one_fails(session, items))
+            if code:
+                session.config.pluginmanager.getplugin("terminalreporter").summary_failures()
+                sys.stdout.flush()
         finally:
             os._exit(code)
     return trial.wait(pid, time.monotonic() + trial.SECONDS) != 0

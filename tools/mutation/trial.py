@@ -13,6 +13,7 @@ import importlib.machinery
 import importlib.util
 import os
 import resource
+import select
 import signal
 import sys
 import time
@@ -35,9 +36,13 @@ LIBRARIES = (
 """Loaded once, before the first fork; none of them starts a thread when it is loaded."""
 
 SECONDS = 240.0
-"""No room's unit tests take as long; a mutation that loops is found out by this."""
+"""No room's unit tests take as long; a mutation that waits forever is found out by this."""
+CPU_SECONDS = 120
+"""Of the processor; a mutation that loops is found out by this, however busy the machine is."""
 BYTES = 2 << 30
 """Of memory for data; a mutation that grows without end is found out by this."""
+FILE_BYTES = 256 << 20
+"""In one file; a mutation that writes without end is found out by this."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -110,25 +115,30 @@ def redirect(log: Path) -> None:
         os.dup2(out, number)
 
 
-def enclose() -> None:
-    """Make this process the head of a group, which ends with it or its parent; bound its memory."""
+def enclose(cpu_seconds: int = CPU_SECONDS) -> None:
+    """Make this process the head of a group, which ends with it or its parent. Bounds its time on
+    the processor (in seconds), its memory and the files it writes."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
 
 
 def wait(pid: int, deadline: float) -> int:
-    """The child's exit code, -1 when it was too slow or died; all it started is killed."""
-    status: int | None = None
-    while status is None and time.monotonic() < deadline:
-        done, value = os.waitpid(pid, os.WNOHANG)
-        if done:
-            status = value
-        else:
-            time.sleep(0.01)
+    """The child's exit code, -1 when it was too slow or died; all it started is killed.
+
+    ``deadline`` is on the monotonic clock, in seconds.
+    """
+    child = os.pidfd_open(pid)
+    try:
+        in_time, _, _ = select.select([child], [], [], max(0.0, deadline - time.monotonic()))
+    finally:
+        os.close(child)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    if status is None:
-        os.waitpid(pid, 0)
-        return -1
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1
+    if not in_time:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status) if in_time and os.WIFEXITED(status) else -1
