@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
-import functools
 import json
 import multiprocessing
 import os
@@ -30,7 +29,7 @@ import pytest
 
 from tools.mutation import trial
 from tools.mutation.equivalent import Equivalents
-from tools.mutation.modules import near_tests, pure_modules, room_of, tests_of
+from tools.mutation.modules import pure_modules, room_of, tests_for
 from tools.mutation.mutations import Mutation, mutations
 from tools.mutation.room import Room
 
@@ -155,20 +154,20 @@ def _survivors_of_room(
 
     Raises RedRoomError when a test is red without a mutation twice: once may be a busy machine."""
     log = tree.parent / "tmp" / f"log-{room}"
-    near = {m.path: near_tests(m.path, tree, sources) for m in sample}
-    tests = sorted({test for each in near.values() for test in each})
+    tests = {m.path: tests_for(m.path, tree, sources) for m in sample}
     try:
-        killed = _killed_in_place(Room(sample, sources, near), tests, log)
+        killed = _killed_in_place(Room(sample, sources, tests), log)
     except RedRoomError:
-        killed = _killed_in_place(Room(sample, sources, near), tests, log)
+        killed = _killed_in_place(Room(sample, sources, tests), log)
     return [
         mutation
         for mutation, done in zip(sample, killed, strict=True)
-        if not done and _survives(mutation, sources[mutation.path], near[mutation.path], tree)
+        if not done and _survives(mutation, sources[mutation.path], tests[mutation.path], tree)
     ]
 
 
-def _killed_in_place(room: Room, tests: list[str], log: Path) -> list[bool]:
+def _killed_in_place(room: Room, log: Path) -> list[bool]:
+    tests = sorted({test for each in room.tests.values() for test in each})
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -189,20 +188,11 @@ def _killed_in_place(room: Room, tests: list[str], log: Path) -> list[bool]:
     return list(killed)
 
 
-def _survives(mutation: Mutation, source: str, near: list[str], tree: Path) -> bool:
-    """No test notices it, loaded from scratch: neither the near ones nor the others of the room."""
+def _survives(mutation: Mutation, source: str, tests: list[str], tree: Path) -> bool:
+    """No test notices it when the mutated module is loaded from scratch, too."""
     module = trial.module_of(mutation.path)
     finder = trial.Mutated(tree / mutation.path, module, mutation.apply(source))
-    log = tree.parent / "tmp" / f"log-{os.getpid()}"
-    others = [test for test in tests_of(room_of(mutation.path), tree) if test not in near]
-    tests = (*near, *others)
-    return trial.passes(tests, finder, log) or not _clean(tests, log)
-
-
-@functools.cache
-def _clean(tests: tuple[str, ...], log: Path) -> bool:
-    """Whether tests that found a mutation pass without one."""
-    return trial.passes(tests, None, log)
+    return trial.passes(tests, finder, tree.parent / "tmp" / f"log-{os.getpid()}")
 
 
 if __name__ == "__main__":

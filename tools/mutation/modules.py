@@ -44,10 +44,12 @@ def tests_of(room: str, tree: Path) -> list[str]:
     return [file.relative_to(tree).as_posix() for file in files]
 
 
-def near_tests(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
-    """Those tests of a module's room that import it, or a pure module that imports it, and so on:
-    they test the decision. Those that import the module itself come first. When there are none
-    such, the unit tests elsewhere that import it, or else all tests of the room."""
+def tests_for(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
+    """All tests of a module's room, those first that are likely to notice a fault in it.
+
+    Those are the tests that import it; then the ones that import a pure module that imports it, and
+    so on. When the room has neither, the unit tests elsewhere that import it come first.
+    """
     reached = {path}
     while True:
         more = {p for p, text in sources.items() if p not in reached and _imports(text, reached)}
@@ -55,12 +57,14 @@ def near_tests(path: str, tree: Path, sources: Mapping[str, str]) -> list[str]:
             break
         reached |= more
     tests = tests_of(room_of(path), tree)
-    tests.sort(key=lambda test: not _imports((tree / test).read_text(), {path}))
-    return (
-        [test for test in tests if _imports((tree / test).read_text(), reached)]
-        or [test for test in tests_of("", tree) if _imports((tree / test).read_text(), {path})]
-        or tests
-    )
+    texts = {test: (tree / test).read_text() for test in tests}
+    if any(_imports(text, reached) for text in texts.values()):
+        return sorted(
+            tests, key=lambda t: (not _imports(texts[t], {path}), not _imports(texts[t], reached))
+        )
+    everywhere = tests_of("", tree)
+    elsewhere = [t for t in everywhere if _imports((tree / t).read_text(), {path})]
+    return [*elsewhere, *tests]
 
 
 @functools.cache

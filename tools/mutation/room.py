@@ -28,7 +28,7 @@ class Room:
 
     mutations: Sequence[Mutation]
     sources: dict[str, str]
-    near: dict[str, list[str]]
+    tests: dict[str, list[str]]
     """Module's path -> the test files that it is tried against, in this order."""
     clean: bool = False
     """Without a mutation every test passes."""
@@ -43,9 +43,9 @@ class Room:
         self.clean = not _fails(session, session.items, lambda: None, trial.CPU_SECONDS)
         cpu_seconds = min(trial.CPU_SECONDS, 10 + 4 * int(time.monotonic() - begin))
         for mutation in self.mutations if self.clean else ():
-            near = self.near[mutation.path]
-            items = [item for item in session.items if _file(item) in near]
-            items.sort(key=lambda item: near.index(_file(item)))
+            tests = self.tests[mutation.path]
+            items = [item for item in session.items if _file(item) in tests]
+            items.sort(key=lambda item: tests.index(_file(item)))
             change = self._change(mutation)
             killed = change is not None and _fails(session, items, change, cpu_seconds)
             self.killed.append(killed)

@@ -92,16 +92,15 @@ def preload() -> None:
         importlib.import_module(library)
 
 
-def passes(tests: Sequence[str], finder: Mutated | None, log: Path) -> bool:
-    """Whether all these tests pass, with the mutated module if there is one."""
+def passes(tests: Sequence[str], finder: Mutated, log: Path) -> bool:
+    """Whether all these tests pass with the mutated module."""
     pid = os.fork()
     if pid == 0:
         code = 3
         try:
             redirect(log)
             enclose()
-            if finder is not None:
-                sys.meta_path.insert(0, finder)
+            sys.meta_path.insert(0, finder)
             code = pytest.main([*ARGUMENTS, *tests])
         finally:
             os._exit(code)
