@@ -16,16 +16,19 @@ RESTARTING_ALL = "RestartingAllContainers"
 
 
 @dataclass(slots=True)
-class _Counts:
-    init_pending: int = 0
-    init_failed_for_good: int = 0
-    sidecar_pending: int = 0
-    unknown: int = 0
-    running: int = 0
-    waiting: int = 0
-    stopped: int = 0
-    stopped_for_good: int = 0
-    succeeded: int = 0
+class _Seen:
+    """What there is among the containers of a pod."""
+
+    init_failed_for_good: bool = False
+    pending: bool = False
+    """One that has to begin before the pod does, or of which nothing is known."""
+    sidecar_pending: bool = False
+    """A sidecar that runs and has not started yet."""
+    running: bool = False
+    restartable: bool = False
+    """A stopped one that may run again."""
+    unsuccessful: bool = False
+    """A stopped one that did not end well."""
 
 
 def last_exit(status: api.ContainerStatus) -> api.ContainerStateTerminated | None:
@@ -44,50 +47,35 @@ def _restartable(pod: Pod, container: api.Container, ended: api.ContainerStateTe
     return restart_after_exit(pod.restart_policy, container, ended.get("exitCode") or 0)[0]
 
 
-def _count_init(
-    pod: Pod, container: api.Container, status: api.ContainerStatus | None, counts: _Counts
-) -> None:
-    ended = last_exit(status) if status is not None else None
+def _see_init(pod: Pod, container: api.Container, status: api.ContainerStatus, seen: _Seen) -> None:
+    ended = last_exit(status)
     if ended is None:
-        counts.init_pending += 1
+        seen.pending = True
     elif (ended.get("exitCode") or 0) != 0 and not _restartable(pod, container, ended):
-        counts.init_failed_for_good += 1
+        seen.init_failed_for_good = True
 
 
-def _count_sidecar(status: api.ContainerStatus | None, counts: _Counts) -> None:
-    if status is None:
-        counts.unknown += 1
-        return
-    state = status.get("state") or {}
-    if "running" in state:
-        counts.running += 1
-        counts.sidecar_pending += not status.get("started")
-    elif last_exit(status) is not None:
-        pass  # an ended sidecar says nothing about the pod
-    elif "waiting" in state:
-        counts.waiting += 1
-        counts.sidecar_pending += 1
-    else:
-        counts.unknown += 1
-        counts.sidecar_pending += 1
+def _see_sidecar(status: api.ContainerStatus, seen: _Seen) -> None:
+    if "running" in (status.get("state") or {}):
+        seen.running = True
+        seen.sidecar_pending |= not status.get("started")
+    elif last_exit(status) is None:  # an ended sidecar says nothing about the pod
+        seen.pending = True
 
 
-def _count_regular(
-    pod: Pod, container: api.Container, status: api.ContainerStatus | None, counts: _Counts
+def _see_regular(
+    pod: Pod, container: api.Container, status: api.ContainerStatus, seen: _Seen
 ) -> None:
-    state = (status or {}).get("state") or {}
-    ended = last_exit(status) if status is not None else None
+    state = status.get("state") or {}
+    ended = last_exit(status)
     if "running" in state:
-        counts.running += 1
-    elif ended is not None:
-        counts.stopped += 1
-        counts.stopped_for_good += not _restartable(pod, container, ended)
-        # a waiting container whose last run ended well is about to run again: it has not succeeded
-        counts.succeeded += "terminated" in state and (ended.get("exitCode") or 0) == 0
-    elif "waiting" in state:
-        counts.waiting += 1
+        seen.running = True
+    elif ended is None:
+        seen.pending = True
     else:
-        counts.unknown += 1
+        seen.restartable |= _restartable(pod, container, ended)
+        # a waiting container whose last run ended well is about to run again: it has not succeeded
+        seen.unsuccessful |= "terminated" not in state or (ended.get("exitCode") or 0) != 0
 
 
 def compute_phase(
@@ -105,27 +93,24 @@ def compute_phase(
         regular_container_in_sandbox: a regular container has a record in the current sandbox.
     """
     by_name = {status.get("name"): status for status in statuses}
-    counts = _Counts()
+    nothing: api.ContainerStatus = {"name": ""}
+    seen = _Seen()
     for container in pod.init_containers:
-        status = by_name.get(container["name"])
+        status = by_name.get(container["name"], nothing)
         if is_sidecar(container):
-            _count_sidecar(status, counts)
+            _see_sidecar(status, seen)
         else:
-            _count_init(pod, container, status, counts)
+            _see_init(pod, container, status, seen)
     for container in pod.containers:
-        _count_regular(pod, container, by_name.get(container["name"]), counts)
+        _see_regular(pod, container, by_name.get(container["name"], nothing), seen)
 
-    if counts.init_failed_for_good:
+    if seen.init_failed_for_good:
         return "Failed"
-    if counts.init_pending or (counts.sidecar_pending and not regular_container_in_sandbox):
+    if seen.pending or (seen.sidecar_pending and not regular_container_in_sandbox):
         return "Pending"
-    if counts.waiting:
-        return "Pending"
-    if counts.running and not counts.unknown:
+    if seen.running:
         return "Running"
-    if counts.stopped and not counts.running and not counts.unknown:
-        all_ended = terminated and not pod.is_static
-        if not all_ended and counts.stopped != counts.stopped_for_good:
-            return "Running"
-        return "Succeeded" if counts.stopped == counts.succeeded else "Failed"
-    return "Pending"
+    all_ended = terminated and not pod.is_static
+    if seen.restartable and not all_ended:
+        return "Running"
+    return "Failed" if seen.unsuccessful else "Succeeded"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.runtime_status import RuntimeResources
+from kubeletpy.pods.runtime_status import RuntimeResources, SandboxStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import deadline, generate_api_pod_status
@@ -230,3 +231,156 @@ def test_a_refused_pod_keeps_its_status(known: Any, has: Any, told: bool) -> Non
     assert bool(status.get("containerStatuses")) is told
     if not told:
         assert finished_status(pod(status=refused), status) == refused
+
+
+@pytest.mark.parametrize(
+    ("of", "old", "expected"),
+    [({"generation": 3}, 2, 3), ({"generation": 1}, 2, 2), ({"generation": 0}, 0, None)],
+)
+def test_the_generation_observed_never_falls(of: Any, old: int, expected: int | None) -> None:
+    status = generate_api_pod_status(
+        inputs(pod(metadata=of), runtime(), old={"observedGeneration": old})
+    )
+    assert status.get("observedGeneration") == expected
+
+
+def test_nothing_is_said_without_a_reason() -> None:
+    status = generate_api_pod_status(inputs(pod(), runtime(record("a"))))
+    assert not status.keys() & {"reason", "message", "startTime"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "start", "expected"),
+    [({}, "2027-01-15T07:59:50Z", None), ({"activeDeadlineSeconds": 5}, None, None)],
+)
+def test_no_deadline(spec: Any, start: str | None, expected: float | None) -> None:
+    assert deadline(pod(**spec), start) == expected
+
+
+@pytest.mark.parametrize(("seconds", "ended"), [(0, True), (9, True), (10, True), (11, False)])
+def test_the_deadline_is_the_moment_itself(seconds: int, ended: bool) -> None:
+    of = pod(activeDeadlineSeconds=seconds, status={"startTime": "2027-01-15T07:59:50Z"})
+    status = generate_api_pod_status(inputs(of, runtime(record("a"))))
+    assert (status["phase"] == "Failed") is ended
+
+
+def test_an_ended_pod_knows_no_deadline() -> None:
+    started = {"startTime": "2027-01-15T07:59:50Z", "phase": "Succeeded"}
+    of = pod(activeDeadlineSeconds=5)
+    status = generate_api_pod_status(inputs(of, runtime(record("a")), old=started))
+    assert (status["phase"], status.get("reason")) == ("Succeeded", None)
+
+
+@pytest.mark.parametrize(
+    ("probes", "known", "age", "ready"),
+    [
+        # of a container that was there before the agent, the API's word holds until it is probed
+        ({}, [{"type": "Ready", "status": "True"}], 11, True),
+        ({}, [{"type": "Ready", "status": "True"}], 10, True),
+        ({}, [{"type": "Ready", "status": "True"}], 9, False),
+        ({}, [{"type": "Ready", "status": "False"}], 11, False),
+        ({}, [], 11, False),
+        ({"readiness": {"a-0": ProbeOutcome.FAILURE}}, [{"type": "Ready", "status": "True"}], 11,
+         False),
+        ({"startup": {"a-0": ProbeOutcome.FAILURE}}, [{"type": "Ready", "status": "True"}], 11,
+         False),
+    ],
+)  # fmt: skip
+def test_readiness_of_a_container_older_than_the_agent(
+    probes: Any, known: Any, age: int, ready: bool
+) -> None:
+    of = pod({"name": "a", "readinessProbe": {}}, status={"conditions": known})
+    status = generate_api_pod_status(
+        inputs(
+            of,
+            runtime(record("a")),
+            probes=ProbeResults(**probes),
+            agent_started_at=NOW - 100 + age,
+        )
+    )
+    assert only(status)["ready"] is ready
+
+
+@pytest.mark.parametrize(
+    ("init", "has", "started", "ready"),
+    [
+        ({"name": "i"}, record("i"), True, False),
+        ({"name": "i"}, record("i", "exited", 0), False, True),
+        ({"name": "i"}, record("i", "exited", 1), False, False),
+        ({"name": "i", "restartPolicy": "Always"}, record("i"), True, True),
+        ({"name": "i", "restartPolicy": "Always"}, record("i", "exited", 0), False, False),
+    ],
+)
+def test_init_containers_are_ready_when_done(
+    init: Any, has: Any, started: bool, ready: bool
+) -> None:
+    status = generate_api_pod_status(inputs(pod(init=[init]), runtime(has)))
+    (entry,) = status["initContainerStatuses"]
+    assert (entry["started"], entry["ready"]) == (started, ready)
+
+
+@pytest.mark.parametrize(
+    ("sandboxes", "container", "phase"),
+    [
+        (["s0"], record("a"), "Running"),
+        (["s1", "s0"], record("a"), "Pending"),
+        ([], record("a"), "Pending"),
+        (["s0"], record("x"), "Pending"),
+    ],
+)
+def test_a_sidecar_is_awaited_anew_in_each_sandbox(
+    sandboxes: Any, container: Any, phase: str
+) -> None:
+    of = pod(init=[{"name": "s", "restartPolicy": "Always", "startupProbe": {}}])
+    has = runtime(record("s"), container)
+    every = tuple(SandboxStatus(id=i, ready=True) for i in sandboxes)
+    has = dataclasses.replace(has, sandboxes=every)
+    before = [shown("a", running={}), shown("s", running={})]
+    status = generate_api_pod_status(inputs(of, has, old={"containerStatuses": before}))
+    assert status["phase"] == phase
+
+
+OURS = {"type": "DisruptionTarget", "status": "True", "reason": "ours"}
+THEIRS = {"type": "DisruptionTarget", "status": "True", "reason": "theirs"}
+
+
+@pytest.mark.parametrize(
+    ("in_api", "old", "reasons"),
+    [
+        ([], [], []),
+        ([THEIRS], [], ["theirs"]),
+        ([], [OURS], ["ours"]),
+        ([THEIRS], [OURS], ["ours"]),
+    ],
+)
+def test_one_disruption_is_shown(in_api: Any, old: Any, reasons: list[str]) -> None:
+    of = pod(status={"conditions": [{"type": "Ready", "status": "True"}, *in_api]})
+    status = generate_api_pod_status(inputs(of, runtime(), old={"conditions": old}))
+    found = [c for c in status["conditions"] if c["type"] == "DisruptionTarget"]
+    assert [c.get("reason") for c in found] == reasons
+    assert len([c for c in status["conditions"] if c["type"] == "Ready"]) == 1
+
+
+def test_two_addresses_of_the_node_are_shown() -> None:
+    facts = inputs(pod(), runtime(record("a")))
+    facts = dataclasses.replace(facts, host_ips=("1.1.1.1", "::1", "2.2.2.2"))
+    status = generate_api_pod_status(facts)
+    assert status["hostIP"] == "1.1.1.1"
+    assert status["hostIPs"] == [{"ip": "1.1.1.1"}, {"ip": "::1"}]
+
+
+@pytest.mark.parametrize(
+    ("active", "before", "expected"),
+    [(False, "False", "False"), (True, "False", "True"), (False, "True", "False")],
+)
+def test_a_restart_of_all_is_a_condition(active: bool, before: str, expected: str) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
+    of = pod({"name": "a", "restartPolicyRules": [rule]})
+    old: Any = {
+        "conditions": [{"type": "AllContainersRestarting", "status": before}],
+        "containerStatuses": [shown("a", running={})],
+    }
+    status = generate_api_pod_status(inputs(of, runtime(), old=old, restarting_all=active))
+    assert conditions(status)["AllContainersRestarting"][0] == expected
+    waiting = only(status)["state"]["waiting"]["reason"]
+    assert (waiting == "RestartingAllContainers") is (active or before == "True")

@@ -163,3 +163,186 @@ def test_what_is_open_at_the_end_is_settled(
     assert code(done["containerStatuses"]) == container
     assert code(done.get("initContainerStatuses")) == init
     assert done["phase"] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "given", "time"),
+    [
+        # conditions of others, and those that report a resize, come with their times
+        ("x/y", [], T0, T0),
+        ("PodResizePending", [], T0, T0),
+        ("Ready", [], T0, T1),
+        ("x/y", [], None, T1),
+        ("Ready", [{"type": "Ready", "status": "True"}], None, T1),
+        ("Ready", [{"type": "Initialized", "status": "True", "lastTransitionTime": T0}], None, T1),
+    ],
+)
+def test_whose_time_counts(kind: str, before: Any, given: str | None, time: str) -> None:
+    made: Any = {"type": kind, "status": "True"}
+    if given:
+        made["lastTransitionTime"] = given
+    kept = store.prepare(pod(), {"conditions": [made]}, {"conditions": before}, NOW)
+    assert kept["conditions"][0]["lastTransitionTime"] == time
+
+
+def test_a_start_time_that_was_made_is_kept() -> None:
+    assert store.prepare(pod(), {"startTime": T0}, {}, NOW)["startTime"] == T0
+
+
+@pytest.mark.parametrize("name", ["state", "lastState"])
+@pytest.mark.parametrize(("size", "left"), [(12288, 12288), (12289, 12288), (5, 5)])
+def test_messages_up_to_the_limit_are_whole(name: str, size: int, left: int) -> None:
+    entry: Any = {"name": "a", name: {"terminated": {"exitCode": 1, "message": "m" * size}}}
+    for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        status: Any = {field: [entry]}
+        prepared: Any = store.prepare(pod(), status, {}, NOW)
+        (kept,) = prepared[field]
+        assert len(kept[name]["terminated"]["message"]) == left
+
+
+def test_a_short_message_beside_a_long_one_stays() -> None:
+    entry: Any = {
+        "name": "a",
+        "state": {"terminated": {"exitCode": 1, "message": "m" * 12289}},
+        "lastState": {"terminated": {"exitCode": 2}},
+    }
+    kept = store.prepare(pod(), {"containerStatuses": [entry]}, {}, NOW)["containerStatuses"][0]
+    assert len(kept["state"]["terminated"]["message"]) == 12288
+    assert kept["lastState"] == entry["lastState"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ({}, {"reason": "", "message": None, "podIPs": [], "hostIPs": {}}, True),
+        ({"resourceClaimStatuses": [1]}, {}, True),
+        ({"reason": "x"}, {}, False),
+        ({"conditions": [ready("True", T0)]}, {"conditions": [ready("True", T1)]}, True),
+        ({"conditions": [ready("True")]}, {"conditions": [ready("False")]}, False),
+        ({"conditions": [ready("True", reason="")]}, {"conditions": [ready("True")]}, True),
+        ({"conditions": [ready("True", reason="x")]}, {"conditions": [ready("True")]}, False),
+        ({"conditions": [ready("True", message="x")]}, {"conditions": [ready("True")]}, False),
+        (
+            {"conditions": [ready("True", observedGeneration=1)]},
+            {"conditions": [ready("True", observedGeneration=2)]},
+            True,
+        ),
+        (
+            {"conditions": [{"type": "PodResizePending", "observedGeneration": 1}]},
+            {"conditions": [{"type": "PodResizePending", "observedGeneration": 2}]},
+            False,
+        ),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, {}, False),
+    ],
+)
+def test_what_makes_a_difference(first: Any, second: Any, alike: bool) -> None:
+    assert store.same(first, second) is alike
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "after", "problem"),
+    [
+        ({}, "containerStatuses", shown("a", running={}), True),
+        ({}, "containerStatuses", shown("a", waiting={}), True),
+        ({}, "containerStatuses", shown("a", terminated={}), False),
+        ({}, "containerStatuses", shown("b", running={}), False),
+        ({}, "containerStatuses", {"name": "a", "state": {"running": {}}}, True),
+        ({}, "containerStatuses", shown("a", running={}, extra={"restartCount": 1}), False),
+        ({"init": [{"name": "a"}]}, "initContainerStatuses", shown("a", running={}), True),
+        (
+            {"init": [{"name": "a", "restartPolicy": "Always"}]},
+            "initContainerStatuses",
+            shown("a", running={}),
+            False,
+        ),
+        ({}, "initContainerStatuses", shown("a", running={}), False),
+    ],
+)
+def test_who_may_come_back(spec: Any, field: str, after: Any, problem: bool) -> None:
+    of = pod("c" if "init" in spec else "a", restartPolicy="Never", **spec)
+    before = shown("a", terminated={"exitCode": 1})
+    if "restartCount" not in after:
+        del before["restartCount"]
+    entries: Any = {field: [shown("x", terminated={}), before]}
+    found = store.illegal_transition(of, entries, {field: [after]})  # type: ignore[misc]
+    assert (found is not None) is problem
+
+
+def test_what_restarts_all_may_bring_back_any() -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
+    of = pod("a", {"name": "b", "restartPolicy": "Never", "restartPolicyRules": [rule]},
+             restartPolicy="Never")  # fmt: skip
+    old: Any = {"containerStatuses": [shown("a", terminated={"exitCode": 1})]}
+    new: Any = {"containerStatuses": [shown("a", running={})]}
+    assert store.illegal_transition(of, old, new) is None
+
+
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "ours"}
+THEIRS = {"type": "DisruptionTarget", "status": "True", "reason": "theirs"}
+
+
+@pytest.mark.parametrize(
+    ("in_api", "kept", "may_run", "reasons"),
+    [
+        # the agent's own word on a disruption goes out with the phase it belongs to
+        ({"phase": "Running"}, {"phase": "Failed", "conditions": [DISRUPTED]}, False, ["ours"]),
+        ({"phase": "Running"}, {"phase": "Failed", "conditions": [DISRUPTED]}, True, []),
+        ({"phase": "Running"}, {"phase": "Running", "conditions": [DISRUPTED]}, False, []),
+        ({"phase": "Failed"}, {"phase": "Failed", "conditions": [DISRUPTED]}, False, []),
+        (
+            {"phase": "Running", "conditions": [THEIRS]},
+            {"phase": "Failed", "conditions": [DISRUPTED]},
+            False,
+            ["ours"],
+        ),
+        (
+            {"phase": "Running", "conditions": [THEIRS]},
+            {"phase": "Running", "conditions": [DISRUPTED]},
+            False,
+            ["theirs"],
+        ),
+        (
+            {"phase": "Running", "conditions": [{"type": "x/y", "reason": "x"}]},
+            {"phase": "Failed", "conditions": [{"type": "x/y", "reason": "z"}]},
+            False,
+            ["x"],
+        ),
+    ],
+)
+def test_conditions_that_are_shown(in_api: Any, kept: Any, may_run: bool, reasons: Any) -> None:
+    shown_ = store.merge_for_api(in_api, kept, containers_may_run=may_run)
+    assert [condition.get("reason") for condition in shown_["conditions"]] == reasons
+
+
+@pytest.mark.parametrize(
+    ("in_api", "kept", "may_run", "expected"),
+    [
+        ({"phase": "Running", "reason": "r"}, {"phase": "Failed", "message": "m"}, True,
+         {"phase": "Running", "reason": "r"}),
+        ({"phase": "Failed"}, {"phase": "Succeeded"}, True, {"phase": "Succeeded"}),
+        ({"phase": "Succeeded"}, {"phase": "Failed"}, True, {"phase": "Failed"}),
+        ({"phase": "Pending"}, {"phase": "Running"}, True, {"phase": "Running"}),
+        ({"resourceClaimStatuses": [1]}, {"resourceClaimStatuses": [2]}, True,
+         {"resourceClaimStatuses": [1]}),
+        ({}, {"resourceClaimStatuses": [2]}, True, {}),
+    ],
+)  # fmt: skip
+def test_fields_that_are_shown(in_api: Any, kept: Any, may_run: bool, expected: Any) -> None:
+    shown_ = store.merge_for_api(in_api, kept, containers_may_run=may_run)
+    assert shown_ == {**expected, "conditions": []}
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"), [("Succeeded", "PodCompleted"), ("Failed", "PodFailed")]
+)
+def test_an_ended_pod_is_not_ready(phase: str, reason: str) -> None:
+    kinds = ("Ready", "ContainersReady", "Initialized")
+    every = [{"type": kind, "status": "True", "message": "m"} for kind in kinds]
+    kept: Any = {"phase": phase, "conditions": every}
+    shown_ = store.merge_for_api({}, kept, containers_may_run=False)
+    ended = {"status": "False", "reason": reason}
+    assert shown_["conditions"] == [
+        {"type": "Ready", **ended},
+        {"type": "ContainersReady", **ended},
+        every[2],
+    ]

@@ -1,0 +1,297 @@
+"""Container statuses from records and the status before (docs/reference/behaviour.md, e4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.runtime_status import RuntimeUser
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.status.container_status import ContainerInputs, container_statuses
+
+from .samples import pod, record, runtime, shown
+
+INIT = [{"name": "i"}]
+SIDECAR = [{"name": "i", "restartPolicy": "Always"}]
+ENDED = {"exitCode": 7}
+ERROR = {"a": StartError("CrashLoopBackOff", "back-off"), "i": StartError("ErrImagePull", "no")}
+
+
+def made(
+    of: Any, has: Any, *old: Any, kind: ContainerKind = ContainerKind.REGULAR, **facts: Any
+) -> list[Any]:
+    inputs = ContainerInputs(pod=of, runtime=has, runtime_name="containerd", **facts)
+    listed = of.init_containers if kind is ContainerKind.INIT else of.containers
+    return container_statuses(inputs, kind, listed, old)
+
+
+def one(*args: Any, **facts: Any) -> Any:
+    (status,) = made(*args, **facts)
+    return status
+
+
+def test_regular_ones_by_name_init_ones_as_in_the_spec() -> None:
+    of = pod("b", "a", init=[{"name": "y"}, {"name": "x"}])
+    assert [s["name"] for s in made(of, runtime())] == ["a", "b"]
+    assert [s["name"] for s in made(of, runtime(), kind=ContainerKind.INIT)] == ["y", "x"]
+
+
+@pytest.mark.parametrize(
+    ("old", "state", "count", "last"),
+    [
+        (None, {"waiting": {"reason": "ContainerCreating"}}, 0, {}),
+        (
+            shown("a", waiting={}, last=ENDED, extra={"restartCount": 3}),
+            {"waiting": {"reason": "ContainerCreating"}},
+            3,
+            ENDED,
+        ),
+        (
+            shown("a", running={}, last=ENDED, extra={"restartCount": 3}),
+            {"waiting": {"reason": "ContainerCreating"}},
+            3,
+            ENDED,
+        ),
+    ],
+)
+def test_without_a_record(old: Any, state: Any, count: int, last: Any) -> None:
+    status = one(pod(), runtime(), *([old] if old else []))
+    assert (status["state"], status["restartCount"]) == (state, count)
+    assert status["lastState"].get("terminated", {}) == last
+    assert (status["ready"], status["imageID"]) == (False, "")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "count"), [({}, 3), ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, 2)]
+)
+def test_a_lost_container_counts_unless_the_pod_goes(metadata: Any, count: int) -> None:
+    old = shown("a", running={}, extra={"restartCount": 2})
+    status = one(pod(metadata=metadata), runtime(), old)
+    assert status["lastState"]["terminated"]["exitCode"] == 137
+    assert status["restartCount"] == count
+
+
+@pytest.mark.parametrize(
+    ("old", "state", "count", "exit_code"),
+    [
+        (None, "ContainerCreating", 0, None),
+        (shown("a", waiting={}), "ContainerCreating", 0, None),
+        (
+            shown("a", running={}, extra={"restartCount": 2}),
+            "RestartingAllContainers",
+            3,
+            137,
+        ),
+        (shown("a", terminated=ENDED), "RestartingAllContainers", 1, 7),
+    ],
+)
+def test_removed_to_restart_all(old: Any, state: str, count: int, exit_code: int | None) -> None:
+    status = one(pod(), runtime(), *([old] if old else []), restarting_all=True)
+    assert status["state"]["waiting"]["reason"] == state
+    assert status["restartCount"] == count
+    assert status["lastState"].get("terminated", {}).get("exitCode") == exit_code
+
+
+@pytest.mark.parametrize(
+    ("init", "has", "state"),
+    [
+        (INIT, [], "waiting"),
+        (INIT, [record("x")], "waiting"),
+        (INIT, [record("a")], "terminated"),
+        (SIDECAR, [record("a")], "waiting"),
+    ],
+)
+def test_an_init_container_is_done_once_a_regular_one_was_made(
+    init: Any, has: Any, state: str
+) -> None:
+    status = one(pod(init=init), runtime(*has), kind=ContainerKind.INIT)
+    assert list(status["state"]) == [state]
+
+
+def test_a_regular_container_is_never_done_for_the_others() -> None:
+    of = pod("a", "b", init=INIT)
+    assert [list(s["state"]) for s in made(of, runtime(record("b")))] == [["waiting"], ["running"]]
+
+
+@pytest.mark.parametrize(
+    ("mount", "able", "recursive"),
+    [
+        ({}, True, None),
+        ({"readOnly": True}, True, "Disabled"),
+        ({"readOnly": True, "recursiveReadOnly": "Disabled"}, True, "Disabled"),
+        ({"readOnly": True, "recursiveReadOnly": "IfPossible"}, True, "Enabled"),
+        ({"readOnly": True, "recursiveReadOnly": "Enabled"}, True, "Enabled"),
+        ({"readOnly": True, "recursiveReadOnly": "IfPossible"}, False, "Disabled"),
+    ],
+)
+def test_read_only_mounts(mount: Any, able: bool, recursive: str | None) -> None:
+    of = pod({"name": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]})
+    expected: dict[str, Any] = {"name": "v", "mountPath": "/v"}
+    if recursive is not None:
+        expected |= {"readOnly": True, "recursiveReadOnly": recursive}
+    for has in (runtime(), runtime(record("a"))):
+        assert one(of, has, recursive_read_only=able)["volumeMounts"] == [expected]
+    assert "volumeMounts" not in one(pod(), runtime())
+
+
+THIS = {"containerID": "containerd://a-1"}
+
+
+@pytest.mark.parametrize(
+    ("has", "old", "count", "last"),
+    [
+        # the runtime's count, unless more is known
+        (record("a", attempt=1), None, 1, None),
+        (record("a", attempt=1), shown("a", running={}, extra={"restartCount": 4}), 4, None),
+        # another container ended before: that was the last state, and one restart more
+        (
+            record("a", attempt=1),
+            shown("a", terminated=ENDED, extra={"restartCount": 4}),
+            5,
+            ENDED,
+        ),
+        (
+            record("a", attempt=1),
+            shown("a", terminated=ENDED, extra={"restartCount": 1}),
+            2,
+            ENDED,
+        ),
+        (record("a", attempt=1), shown("a", terminated=ENDED), 1, ENDED),
+        (
+            record("a", attempt=1),
+            shown("a", terminated=ENDED, extra={**THIS, "restartCount": 4}),
+            4,
+            None,
+        ),
+        (
+            record("a", "exited", 1, attempt=1),
+            shown("a", terminated=ENDED, extra={"restartCount": 4}),
+            4,
+            ENDED,
+        ),
+        # a record whose state nobody knows
+        (record("a", "unknown", attempt=1), shown("a", running={}), 1, None),
+        (
+            record("a", "unknown", attempt=1),
+            shown("a", running={}, extra={"restartCount": 4}),
+            5,
+            None,
+        ),
+        (
+            record("a", "unknown", attempt=1),
+            shown("a", waiting={}, extra={"restartCount": 4}),
+            4,
+            None,
+        ),
+    ],
+)
+def test_restart_count_and_last_state(has: Any, old: Any, count: int, last: Any) -> None:
+    status = one(pod(), runtime(has), *([old] if old else []))
+    assert status["restartCount"] == count
+    assert status["lastState"].get("terminated") == last
+
+
+@pytest.mark.parametrize(
+    ("state", "extra", "started"),
+    [
+        ("running", {**THIS, "started": True}, True),
+        ("running", {**THIS, "started": False}, False),
+        ("running", THIS, None),
+        ("running", {"containerID": "containerd://a-0", "started": True}, None),
+        ("exited", {**THIS, "started": True}, None),
+    ],
+)
+def test_started_is_kept_for_the_same_container(
+    state: str, extra: Any, started: bool | None
+) -> None:
+    status = one(pod(), runtime(record("a", state, attempt=1)), shown("a", running={}, extra=extra))
+    assert status.get("started") == started
+
+
+def test_the_user_it_runs_as() -> None:
+    user = RuntimeUser(uid=1, gid=2, supplemental_groups=(3,))
+    status = one(pod(), runtime(record("a", user=user)))
+    assert status["user"] == {"linux": {"uid": 1, "gid": 2, "supplementalGroups": [3]}}
+    assert "user" not in one(pod(), runtime(record("a")))
+
+
+@pytest.mark.parametrize(
+    ("state", "old", "restarting", "reason"),
+    [
+        ("created", None, False, None),
+        ("created", shown("a", running={}), False, None),
+        ("unknown", shown("a", waiting={}), False, None),
+        ("unknown", None, False, None),
+        ("unknown", shown("a", running={}), False, "ContainerStatusUnknown"),
+        ("unknown", shown("a", running={}), True, "RestartingAllContainers"),
+    ],
+)
+def test_a_record_that_neither_runs_nor_ended(
+    state: str, old: Any, restarting: bool, reason: str | None
+) -> None:
+    status = one(pod(), runtime(record("a", state)), *([old] if old else []),
+                 restarting_all=restarting)  # fmt: skip
+    assert status["state"].get("terminated", {}).get("reason") == reason
+    assert ("waiting" in status["state"]) is (reason is None)
+
+
+def test_messages_of_ended_containers() -> None:
+    ended = one(pod(), runtime(record("a", "exited", 1, message="died")))["state"]["terminated"]
+    assert ended["message"] == "died"
+    silent = one(pod(), runtime(record("a", "exited", 1)))["state"]["terminated"]
+    assert "message" not in silent
+
+
+GONE = record("i", "exited", 0)
+FAILED = record("i", "exited", 1)
+ONE = record("i", "exited", -1)
+
+
+@pytest.mark.parametrize(
+    ("init", "has", "waits"),
+    [
+        (INIT, [], True),
+        (INIT, [record("a")], False),
+        (INIT, [GONE], False),
+        (INIT, [FAILED], True),
+        (INIT, [ONE], True),
+        (INIT, [FAILED, record("a")], True),
+        (INIT, [record("i")], False),
+        (SIDECAR, [GONE], True),
+        (SIDECAR, [record("a")], True),
+    ],
+)
+def test_a_start_error_of_an_init_container(init: Any, has: Any, waits: bool) -> None:
+    status = one(pod(init=init), runtime(*has), kind=ContainerKind.INIT, start_errors=ERROR)
+    shows = status["state"].get("waiting", {}).get("reason") == "ErrImagePull"
+    assert shows is waits
+
+
+@pytest.mark.parametrize(
+    ("policy", "has", "waits"),
+    [
+        ("Always", record("a", "exited", 0), True),
+        ("OnFailure", record("a", "exited", 0), False),
+        ("OnFailure", record("a", "exited", 1), True),
+        ("Never", record("a", "exited", 1), False),
+        ("Always", record("a"), False),
+        ("Never", record("b"), True),
+    ],
+)
+def test_a_start_error_of_a_regular_container(policy: str, has: Any, waits: bool) -> None:
+    status = one(pod(restartPolicy=policy), runtime(has), start_errors=ERROR)
+    assert ("waiting" in status["state"]) is waits
+    if waits:
+        assert status["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+        ended = status["lastState"].get("terminated")
+        assert (ended is None) is (has.name == "b")
+
+
+def test_the_record_before_is_the_last_state() -> None:
+    has = runtime(
+        record("a", attempt=2), record("a", "exited", 3, attempt=1), record("a", "exited")
+    )
+    last = one(pod(), has)["lastState"]["terminated"]
+    assert (last["exitCode"], last["containerID"]) == (3, "containerd://a-1")

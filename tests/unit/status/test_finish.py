@@ -1,0 +1,114 @@
+"""What a worker that is done settles of a status (docs/reference/behaviour.md, f4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.status.finish import finished_status
+
+from .samples import pod, shown
+
+OK = {"exitCode": 0}
+BAD = {"exitCode": 3}
+INIT = [{"name": "i"}]
+SIDECAR = [{"name": "i", "restartPolicy": "Always"}]
+STATIC = {"annotations": {"kubernetes.io/config.source": "file"}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "phase", "expected"),
+    [
+        ({}, "Running", "Failed"),
+        ({}, None, "Failed"),
+        ({}, "Succeeded", "Succeeded"),
+        ({}, "Failed", "Failed"),
+        (STATIC, "Running", "Running"),
+    ],
+)
+def test_the_phase(metadata: Any, phase: str | None, expected: str) -> None:
+    status: Any = {"phase": phase} if phase else {}
+    assert finished_status(pod(metadata=metadata), status)["phase"] == expected
+
+
+def test_what_ended_stays_and_what_did_not_is_lost() -> None:
+    entries: Any = [shown("a", terminated=OK), shown("b", running={}, extra={"ready": True})]
+    first, second = finished_status(pod("a", "b"), {"containerStatuses": entries})[
+        "containerStatuses"
+    ]
+    assert first == entries[0]
+    assert second["state"]["terminated"]["exitCode"] == 137
+    assert (second["ready"], second["started"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("init", "statuses", "regular", "settled"),
+    [
+        (None, [], shown("a", waiting={}), True),
+        (INIT, [], shown("a", waiting={}), False),
+        (INIT, [], shown("a", running={}), True),
+        (INIT, [], shown("a", waiting={}, last=BAD), True),
+        (INIT, [shown("i", running={})], shown("a", waiting={}), False),
+        (INIT, [shown("i", terminated=BAD)], shown("a", waiting={}), False),
+        (INIT, [shown("i", terminated={"exitCode": 1})], shown("a", waiting={}), False),
+        (INIT, [shown("i", terminated=OK)], shown("a", waiting={}), True),
+        (INIT, [shown("i", waiting={}, last=OK)], shown("a", waiting={}), True),
+        (INIT, [shown("i", waiting={}, last=BAD)], shown("a", waiting={}), False),
+        (SIDECAR, [shown("i", running={})], shown("a", waiting={}), False),
+        (
+            SIDECAR,
+            [shown("i", running={}, extra={"started": True})],
+            shown("a", waiting={}),
+            True,
+        ),
+        (
+            SIDECAR,
+            [shown("i", waiting={}, extra={"started": True})],
+            shown("a", waiting={}),
+            False,
+        ),
+        (SIDECAR, [shown("i", terminated=OK)], shown("a", waiting={}), False),
+        # the last one decides
+        (
+            [*INIT, {"name": "j"}],
+            [shown("i", terminated=OK), shown("j", waiting={})],
+            shown("a", waiting={}),
+            False,
+        ),
+        (
+            [*SIDECAR, {"name": "j"}],
+            [shown("i", waiting={}), shown("j", terminated=OK)],
+            shown("a", waiting={}),
+            True,
+        ),
+    ],
+)
+def test_regular_containers_are_settled_once_init_is_done(
+    init: Any, statuses: Any, regular: Any, settled: bool
+) -> None:
+    status: Any = {"initContainerStatuses": statuses, "containerStatuses": [regular]}
+    done = finished_status(pod(init=init), status)
+    assert ("terminated" in done["containerStatuses"][0]["state"]) is settled
+
+
+@pytest.mark.parametrize(
+    ("states", "settled"),
+    [
+        (["waiting", "waiting"], 1),
+        (["running", "waiting", "waiting"], 1),
+        (["terminated", "running", "waiting"], 2),
+        (["waiting", "waiting", "running"], 3),
+        (["terminated", "again", "waiting"], 2),
+    ],
+)
+def test_init_containers_that_began_are_settled(states: list[str], settled: int) -> None:
+    entries: Any = [
+        shown(str(i), waiting={}, last=BAD) if s == "again" else shown(str(i), **{s: {}})
+        for i, s in enumerate(states)
+    ]
+    of = pod(init=[{"name": str(i)} for i in range(len(states))])
+    done = finished_status(of, {"initContainerStatuses": entries})["initContainerStatuses"]
+    assert ["terminated" in entry["state"] for entry in done] == [
+        index < settled for index in range(len(states))
+    ]

@@ -1,0 +1,58 @@
+"""The patch sends what differs, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.status.patch import status_patch
+
+T0 = "2026-01-01T00:00:00Z"
+READY: Any = {"type": "Ready", "status": "True", "lastTransitionTime": T0}
+FOREIGN: Any = {"type": "x/y", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("in_api", "shown", "changed"),
+    [
+        ({}, {}, None),
+        ({"phase": "Running"}, {"phase": "Running"}, None),
+        ({"phase": "Pending"}, {"phase": "Running"}, {"phase": "Running"}),
+        ({}, {"phase": "Running"}, {"phase": "Running"}),
+        ({"reason": "x"}, {}, {"reason": None}),
+        ({"reason": "x"}, {"reason": ""}, {"reason": ""}),
+        ({}, {"reason": ""}, None),
+        ({"reason": ""}, {"reason": None}, None),
+        # others' fields are left alone
+        ({"resourceClaimStatuses": [1]}, {}, None),
+        ({"resourceClaimStatuses": [1]}, {"resourceClaimStatuses": [2]}, None),
+        # lists merged by address are replaced as a whole
+        ({}, {"podIPs": [{"ip": "a"}]}, {"podIPs": [{"ip": "a"}]}),
+        (
+            {"podIPs": [{"ip": "a"}]},
+            {"podIPs": [{"ip": "b"}]},
+            {"podIPs": [{"ip": "b"}, {"$patch": "replace"}]},
+        ),
+        ({"qosClass": "x"}, {"qosClass": "y"}, {"qosClass": "y"}),
+        # conditions
+        ({"conditions": [READY]}, {"conditions": [READY]}, None),
+        ({}, {"conditions": [READY]}, {"conditions": [READY]}),
+        (
+            {"conditions": [{**READY, "reason": "x", "message": "m"}]},
+            {"conditions": [{**READY, "reason": "y"}]},
+            {"conditions": [{"message": None, **READY, "reason": "y"}]},
+        ),
+        ({"conditions": [{**READY, "reason": ""}]}, {"conditions": [READY]}, None),
+        ({"conditions": [READY]}, {}, {"conditions": [{"type": "Ready", "$patch": "delete"}]}),
+        ({"conditions": [FOREIGN]}, {}, None),
+        (
+            {"conditions": [FOREIGN, READY]},
+            {"conditions": [FOREIGN]},
+            {"conditions": [{"type": "Ready", "$patch": "delete"}]},
+        ),
+    ],
+)
+def test_the_patch(in_api: Any, shown: Any, changed: Any) -> None:
+    expected = None if changed is None else {"metadata": {"uid": "u"}, "status": changed}
+    assert status_patch("u", in_api, shown) == expected

@@ -1,0 +1,210 @@
+"""The resources a status reports (docs/reference/behaviour.md, e4; KEP-5419)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.runtime_status import RuntimeResources
+from kubeletpy.status.pod_resources import pod_level_resources, spell
+from kubeletpy.status.reported_resources import reported_resources
+
+from .samples import pod, record
+
+
+def reported(spec: Any, enforced: RuntimeResources | None, **facts: Any) -> Any:
+    state = facts.pop("state", "running")
+    has = record("a", state, resources=enforced)
+    return reported_resources(
+        {"name": "a", "resources": spec}, has, facts.get("old"), "containerd://a-0",
+        facts.get("actuated"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "quota", "period", "shown"),
+    [
+        ("1", None, 100000, "1"),
+        ("1", 0, 100000, "1"),
+        ("1", -1, 100000, "1"),
+        ("1", 50000, 0, "1"),
+        ("1", 50000, None, "1"),
+        ("1", 1, 1000, "1m"),
+        ("1", 150000, 100000, "1500m"),
+        ("1", 300000, 100000, "3"),
+        ("500m", 50100, 100000, "500m"),
+        ("500m", 49900, 100000, "500m"),
+        ("500m", 50200, 100000, "502m"),
+        ("500m", 49800, 100000, "498m"),
+        # the kernel's least quota
+        ("5m", 1000, 100000, "5m"),
+        ("10m", 500, 100000, "10m"),
+        ("5m", 1100, 100000, "11m"),
+        ("13m", 1000, 100000, "10m"),
+    ],
+)
+def test_cpu_limits(asked: str, quota: int | None, period: int | None, shown: str) -> None:
+    enforced = RuntimeResources(cpu_quota=quota, cpu_period=period)
+    assert reported({"limits": {"cpu": asked}}, enforced)["limits"] == {"cpu": shown}
+
+
+@pytest.mark.parametrize(
+    ("asked", "shares", "shown"),
+    [
+        ("100m", 102, "100m"),
+        ("100m", 103, "100m"),
+        ("100m", 205, "201m"),
+        ("1", 2048, "2"),
+        ("1", None, "1"),
+        ("1", 0, "1"),
+        ("1", 1, "1"),
+        ("1", 2, "2m"),
+        ("1m", 2, "1m"),
+        ("5m", 3, "3m"),
+    ],
+)
+def test_cpu_requests(asked: str, shares: int | None, shown: str) -> None:
+    enforced = RuntimeResources(cpu_shares=shares)
+    assert reported({"requests": {"cpu": asked}}, enforced)["requests"] == {"cpu": shown}
+
+
+@pytest.mark.parametrize(
+    ("spec", "memory", "actuated", "expected"),
+    [
+        ({"limits": {"memory": "1Gi"}}, 2**30, None, {"limits": {"memory": "1Gi"}}),
+        ({"limits": {"memory": "1Gi"}}, 2**20, None, {"limits": {"memory": "1048576"}}),
+        ({"limits": {"memory": "1Gi"}}, 0, None, {"limits": {"memory": "1Gi"}}),
+        ({"limits": {"memory": "1Gi"}}, None, None, {"limits": {"memory": "1Gi"}}),
+        (
+            {"limits": {"memory": "1Gi"}},
+            2**20,
+            {"limits": {"memory": "1Mi"}},
+            {"limits": {"memory": "1Mi"}},
+        ),
+        (
+            {"limits": {"memory": "1Gi"}},
+            2**20,
+            {"limits": {"memory": "2Mi"}},
+            {"limits": {"memory": "1048576"}},
+        ),
+        ({"limits": {"cpu": "1"}}, 2**20, None, {"limits": {"cpu": "1"}}),
+        (
+            {"requests": {"memory": "1Gi"}},
+            None,
+            {"requests": {"memory": "2Gi"}},
+            {"requests": {"memory": "2Gi"}},
+        ),
+        (
+            {"requests": {"cpu": "1"}},
+            None,
+            {"requests": {"memory": "2Gi"}},
+            {"requests": {"cpu": "1"}},
+        ),
+        ({"claims": [{"name": "c"}]}, 2**20, None, {"claims": [{"name": "c"}]}),
+        ({}, None, None, {}),
+    ],
+)
+def test_memory(spec: Any, memory: int | None, actuated: Any, expected: Any) -> None:
+    enforced = RuntimeResources(memory_limit_bytes=memory)
+    assert reported(spec, enforced, actuated=actuated) == expected
+
+
+SPEC = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+BEFORE = {"limits": {"cpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, SPEC),
+        ({"old": {"containerID": "containerd://a-0", "resources": BEFORE}}, BEFORE),
+        ({"old": {"containerID": "containerd://a-0"}}, SPEC),
+        ({"old": {"containerID": "containerd://b", "resources": BEFORE}}, SPEC),
+        (
+            {
+                "old": {"containerID": "containerd://a-0", "resources": BEFORE},
+                "actuated": {"limits": {"cpu": "3", "memory": "1Gi"}, "requests": {"cpu": "2"}},
+            },
+            {"limits": {"cpu": "3"}, "requests": {"cpu": "2"}},
+        ),
+        ({"actuated": {}}, SPEC),
+        ({"state": "exited", "actuated": {"limits": {"cpu": "3"}}}, SPEC),
+    ],
+)
+def test_what_the_runtime_does_not_tell(facts: Any, expected: Any) -> None:
+    assert reported(SPEC, None, **facts) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("cpu", "2", "2"),
+        ("cpu", "1.5", "1500m"),
+        ("cpu", "0.0001", "1m"),
+        ("cpu", "1.9999", "2"),
+        ("memory", "100663296", "96Mi"),
+        ("memory", "100000000", "100M"),
+        ("memory", "1024", "1Ki"),
+        ("memory", "0.5", "1"),
+    ],
+)
+def test_amounts_in_their_shortest_form(name: str, amount: str, text: str) -> None:
+    assert spell(name, Decimal(amount)) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "statuses", "given", "phase", "expected"),
+    [
+        ({}, {}, None, "Running", {}),
+        (
+            {"requests": {"cpu": "1"}},
+            {},
+            None,
+            "Pending",
+            {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}},
+        ),
+        (
+            {"requests": {"cpu": "1"}},
+            {"a": {"name": "a", "resources": {"requests": {"cpu": "2"}}}},
+            None,
+            "Running",
+            {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "2"}}},
+        ),
+        (
+            {"of_pod": {"limits": {"cpu": "3"}, "requests": {"cpu": "2"}}},
+            {},
+            {"limits": {"cpu": "4"}, "requests": {"cpu": "1"}},
+            "Running",
+            {
+                "allocatedResources": {"cpu": "2"},
+                "resources": {"limits": {"cpu": "4"}, "requests": {"cpu": "1"}},
+            },
+        ),
+        (
+            {"of_pod": {"limits": {"cpu": "3"}, "requests": {"cpu": "2"}}},
+            {},
+            None,
+            "Running",
+            {
+                "allocatedResources": {"cpu": "2"},
+                "resources": {"limits": {"cpu": "3"}, "requests": {"cpu": "2"}},
+            },
+        ),
+        # resources given earlier mean nothing to a pod without any of its own
+        (
+            {"requests": {"cpu": "1"}},
+            {},
+            {"requests": {"cpu": "4"}},
+            "Running",
+            {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}},
+        ),
+    ],
+)
+def test_the_pod_as_a_whole(
+    spec: Any, statuses: Any, given: Any, phase: str, expected: Any
+) -> None:
+    own = {"resources": spec["of_pod"]} if "of_pod" in spec else {}
+    of = pod("a", **own) if own else pod({"name": "a", "resources": spec})
+    assert pod_level_resources(of, statuses, given, phase) == expected
