@@ -1,0 +1,200 @@
+"""What the fields of a configuration may hold: types, bounds and what is not allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.config import decoders as d
+from kubeletpy.config import rules as r
+from kubeletpy.config.fields import FIELDS
+from kubeletpy.config.problems import Report
+from tools.rulebook.tables import rows
+
+BAD = object()
+"""The value is refused."""
+STRINGS = d.map_of(d.string)
+KEYED = d.map_of(d.string, ("a", "b"))
+STRUCT = d.struct_of(
+    lambda **given: given, {"one": ("first", d.int32, ...), "two": ("second", d.string, "z")}
+)
+
+ROWS: list[tuple[d.Decoder, object, object]] = [
+    (d.int32, 2**31 - 1, 2**31 - 1),
+    (d.int32, 2**31, BAD),
+    (d.int32, -(2**31), -(2**31)),
+    (d.int32, -(2**31) - 1, BAD),
+    (d.int32, True, BAD),
+    (d.int32, 1.0, BAD),
+    (d.int32, "1", BAD),
+    (d.int64, 2**63 - 1, 2**63 - 1),
+    (d.int64, 2**63, BAD),
+    (d.int64, -(2**63), -(2**63)),
+    (d.int64, -(2**63) - 1, BAD),
+    (d.uint32, 0, 0),
+    (d.uint32, -1, BAD),
+    (d.uint32, 2**31 - 1, 2**31 - 1),
+    (d.uint32, 2**31, BAD),
+    (d.number, 1, 1.0),
+    (d.number, 0.5, 0.5),
+    (d.number, True, BAD),
+    (d.number, "1", BAD),
+    (d.string, "", ""),
+    (d.string, 1, BAD),
+    (d.duration, "1m", 60.0),
+    (d.duration, "1x", BAD),
+    (d.duration, 60, BAD),
+    (d.duration_or_nanoseconds, 1500000000, 1.5),
+    (d.duration_or_nanoseconds, "2s", 2.0),
+    (d.duration_or_nanoseconds, True, BAD),
+    (d.duration_or_nanoseconds, 1.5, BAD),
+    (d.size, 5, 5),
+    (d.size, "1Ki", 1024),
+    (d.size, True, BAD),
+    (d.size, "x", BAD),
+    (d.size, 1.5, BAD),
+    (d.list_of(d.int32), [1, 2], (1, 2)),
+    (d.list_of(d.int32), [1, "2"], BAD),
+    (d.list_of(d.int32), "12", BAD),
+    (STRINGS, {"x": "y"}, {"x": "y"}),
+    (STRINGS, {"x": 1}, BAD),
+    (STRINGS, {1: "x"}, BAD),
+    (STRINGS, ["x"], BAD),
+    (KEYED, {"a": "y"}, {"a": "y"}),
+    (KEYED, {"c": "y"}, BAD),
+    (KEYED, {1: "y"}, BAD),
+    (STRUCT, {"one": 1}, {"first": 1, "second": "z"}),
+    (STRUCT, {"one": 1, "two": "x"}, {"first": 1, "second": "x"}),
+    (STRUCT, {"one": 1, "two": None}, {"first": 1, "second": "z"}),
+    (STRUCT, {"two": "x"}, BAD),
+    (STRUCT, {"one": "x"}, BAD),
+    (STRUCT, {"one": 1, "three": 3}, BAD),
+    (STRUCT, [], BAD),
+    (d.quantity_text(), "1Gi", "1Gi"),
+    (d.quantity_text(), "0", "0"),
+    (d.quantity_text(), "-1", BAD),
+    (d.quantity_text(), "x", BAD),
+    (d.quantity_text(), 1, BAD),
+    (d.quantity_text(">0"), "1", "1"),
+    (d.quantity_text(">0"), "0.5", "0.5"),
+    (d.quantity_text(">0"), "0", BAD),
+    (d.quantity_text(">0"), "-1", BAD),
+    (d.threshold, "1Gi", "1Gi"),
+    (d.threshold, "0.5", "0.5"),
+    (d.threshold, "0", BAD),
+    (d.threshold, "0%", "0%"),
+    (d.threshold, "100%", "100%"),
+    (d.threshold, "100.5%", BAD),
+    (d.threshold, "-0.5%", BAD),
+    (d.threshold, "x%", BAD),
+    (d.threshold, "x", BAD),
+    (d.threshold, 5, BAD),
+    (d.reclaim, "0", "0"),
+    (d.reclaim, "-1", BAD),
+    (d.reclaim, "0.5%", "0.5%"),
+    (d.reclaim, "500%", "500%"),
+    (d.reclaim, "0%", BAD),
+    (d.reclaim, "-1%", BAD),
+    (d.reclaim, "inf%", BAD),
+    (d.reclaim, "nan%", BAD),
+    (d.reclaim, 0, BAD),
+    (d.grace, "0s", 0.0),
+    (d.grace, "500ms", 0.5),
+    (d.grace, "-1ms", BAD),
+    (d.grace, "x", BAD),
+    (d.percent, "0%", "0%"),
+    (d.percent, "100%", "100%"),
+    (d.percent, "0.5%", "0.5%"),
+    (d.percent, "101%", BAD),
+    (d.percent, "-0.5%", BAD),
+    (d.percent, "50", BAD),
+    (d.percent, "x%", BAD),
+    (d.percent, 50, BAD),
+]
+
+
+@pytest.mark.parametrize(("decode", "value", "expected"), ROWS)
+def test_what_a_field_holds(decode: d.Decoder, value: object, expected: object) -> None:
+    report = Report()
+    found = decode(value, "x", report)
+    assert bool(report.problems) is (expected is BAD)
+    if expected is not BAD:
+        assert found == expected
+
+
+def test_a_problem_names_its_place_once() -> None:
+    report = Report()
+    d.grace("x", "g", report)
+    d.list_of(d.string)(["a", 1], "l", report)
+    KEYED({"c": 1}, "m", report)
+    STRUCT({"on": 1, "one": 1}, "s", report)
+    assert [problem.field for problem in report.problems] == ["g", "l[1]", "m.c", "s.on"]
+    texts = [str(problem) for problem in report.problems]
+    assert "allowed: a, b" in texts[2]
+    assert "did you mean one?" in texts[3]
+
+
+@pytest.mark.parametrize(
+    ("rule", "fine", "bad"),
+    [
+        (r.between(1, 3), (1, 2, 3), (0, 4)),
+        (r.at_least(2), (2, 3), (1,)),
+        (r.above(2), (3,), (1, 2)),
+        (r.seconds_between(1, 3), (1, 2, 3), (0.5, 3.5)),
+        (r.seconds_at_least(2), (2, 3), (1,)),
+        (r.one_of("", "a"), ("", "a"), ("b",)),
+        (r.ip_address, ("::1", "10.0.0.1"), ("x", "10.0.0.256")),
+        (r.not_empty, ("a",), ("",)),
+        (r.must_be_false, (False,), (True,)),
+    ],
+)
+def test_a_rule_holds_up_to_its_bounds(rule: Any, fine: Any, bad: Any) -> None:
+    assert [rule(value) for value in fine] == [""] * len(fine)
+    assert all(rule(value) for value in bad)
+
+
+# What the column "allowed" says: the last values that are fine, the first that are not.
+BOUNDS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    ">0": ((1,), (0,)),
+    ">1": ((2,), (1,)),
+    ">=0": ((0,), (-1,)),
+    ">=0; 0=no limit": ((0,), (-1,)),
+    ">=-1; -1 = all": ((-1,), (-2,)),
+    ">=1": ((1,), (0,)),
+    ">=1; >1 needs serializeImagePulls=false": ((1,), (0,)),
+    ">=3s": ((3,), (2.9,)),
+    "0 or >=1s": ((0, 1), (0.5, -1)),
+    "0 or >=1s; <= shutdownGracePeriod": ((0, 1), (0.5, -1)),
+    "0 or 1..65535": ((0, 1, 65535), (-1, 65536)),
+    "0=off or 1..65535": ((0, 1, 65535), (-1, 65536)),
+    "1..65535": ((1, 65535), (0, 65536)),
+    "-1000..1000": ((-1000, 1000), (-1001, 1001)),
+    "0..100; > low": ((0, 100), (-1, 101)),
+    "0..100; < high": ((0, 100), (-1, 101)),
+    "0..31": ((0, 31), (-1, 32)),
+    "0..1000000": ((0, 1000000), (-1, 1000001)),
+    "1ms..1s": ((0.001, 1), (0.0009, 1.1)),
+    "1s..300s": ((1, 300), (0.9, 300.1)),
+    "0 < f <= 1": ((0.1, 1), (0, 1.1)),
+    ">=65536; multiple of 65536; <= 4294967295": (
+        (65536, 131072, 4294901760),
+        (0, 65535, 4294967296),
+    ),
+}
+BOUNDED = [
+    row
+    for row in rows("config.csv")
+    if row["allowed"] in BOUNDS
+    and row["path"] in FIELDS
+    and not (row["type"] == "duration" and row["allowed"] in (">0", ">=0"))
+]
+
+
+@pytest.mark.parametrize("row", BOUNDED, ids=lambda row: row["path"])
+def test_the_bounds_of_the_reference(row: dict[str, str]) -> None:
+    rule = FIELDS[row["path"]].rule
+    assert rule is not None
+    fine, bad = BOUNDS[row["allowed"]]
+    assert [value for value in fine if rule(value)] == []
+    assert [value for value in bad if not rule(value)] == []
