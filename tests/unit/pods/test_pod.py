@@ -47,7 +47,9 @@ def test_whose_mirror_it_is(mirror: Any, own: Any, shown: bool) -> None:
 )
 def test_terminal_phases(phase: str | None, terminal: bool) -> None:
     body: Any = {"metadata": META, "spec": {"containers": [{"name": "a"}]}}
-    of = Pod({**body, "status": {"phase": phase}} if phase is not None else body)
+    if phase is not None:
+        body["status"] = {"phase": phase}
+    of = Pod(body)
     assert of.is_terminal_in_api is terminal
     assert of.phase == (phase or "")
 
