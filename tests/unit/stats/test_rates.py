@@ -50,3 +50,28 @@ def test_others_are_forgotten() -> None:
     rates.nano_cores("a", 0, 0)
     rates.keep(["b"])
     assert rates.nano_cores("a", SECOND, SECOND) is None
+
+
+def test_half_a_second_is_enough_and_is_needed() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 0, 0)
+    assert rates.nano_cores("a", SECOND // 2 - 1, SECOND) is None
+    assert rates.nano_cores("a", SECOND // 2, SECOND) == 2 * SECOND
+
+
+def test_ten_minutes_are_too_long() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 0, 0)
+    rates.nano_cores("b", 0, 0)
+    assert rates.nano_cores("a", FORGET_NS - 1, 0) == 0
+    assert rates.nano_cores("b", FORGET_NS, 0) is None
+    assert FORGET_NS == 600 * SECOND
+
+
+def test_a_window_of_ten_seconds_ends_and_the_next_overlaps_it() -> None:
+    rates = Rates()
+    rates.nano_cores("a", 0, 0)
+    rates.nano_cores("a", 4 * SECOND, 4 * SECOND)
+    # up to 10 s the rate is since the begin; the next window begins at the sample before
+    assert rates.nano_cores("a", 10 * SECOND, 4 * SECOND) == 4 * SECOND // 10
+    assert rates.nano_cores("a", 12 * SECOND, 4 * SECOND) == 0
