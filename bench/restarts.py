@@ -78,7 +78,7 @@ class Measured:
 
     def pulls(self, timeline: JSON) -> None:
         """The pulls of one pod's start."""
-        pulls = [p for p in timeline["start"]["phases"] if p["name"] == "pull image"]
+        pulls = [p for p in timeline["start"]["spans"] if p["name"] == "pull image"]
         for number, (before, after) in enumerate(itertools.pairwise(pulls), 1):
             due = before["end"] + BACKOFFS[number]
             self.late["pull after its backoff"].append(after["start"] - due)

@@ -11,7 +11,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
     "up": ("kubeletpy.cli.up", "start a node with its own embedded Kubernetes API"),
     "explain": ("kubeletpy.cli.explain", "say why a pod is as it is, and what it waits for"),
-    "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, phase by phase"),
+    "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
     "version": ("kubeletpy.cli.version", "say which version this is"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""

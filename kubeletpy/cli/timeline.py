@@ -1,4 +1,4 @@
-"""``kubeletpy timeline``: how the start (and the end) of a pod went, phase by phase."""
+"""``kubeletpy timeline``: how the start (and the end) of a pod went, step by step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy timeline",
-        description="Show each phase of a pod's start, and of its end, with its milliseconds.",
+        description="Show each step and call of a pod's start and end, with its milliseconds.",
     )
     made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
     made.add_argument("-n", "--namespace", default="default")

@@ -60,7 +60,7 @@ def _worker(facts: PodFacts) -> WorkerView:
     return WorkerView(
         state=WorkerState.WAITING if _waits_for_name(record) else _STATES[record.stage],
         since=_since(record),
-        step="" if record.running is None else record.running.value,
+        stage="" if record.running is None else record.running.value,
         grace=record.grace,
         next_sync_at=facts.next_sync_at,
         last_sync_at=last.at if last else None,

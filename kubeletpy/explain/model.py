@@ -166,8 +166,8 @@ class WorkerView:
 
     state: WorkerState
     since: float | None
-    step: str
-    """The stage whose sync is running; empty between two syncs."""
+    stage: str
+    """Whose sync is running; empty between two syncs."""
     grace: int | None
     """Seconds that an ending pod has."""
     next_sync_at: float | None

@@ -74,7 +74,7 @@ def _heading(line: str, paint: Paint) -> str:
 def _facts(view: View, now: float) -> str:
     worker = view["worker"]
     state = worker["state"] + _for(worker["since"], now)
-    if worker["step"]:
+    if worker["stage"]:
         state += ", a sync runs"
     if worker["grace"] is not None and worker["state"] in (
         WorkerState.TERMINATING,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from html import escape
 
-from kubeletpy.explain.timeline import Chapter, Phase, Timeline
+from kubeletpy.explain.timeline import Bar, Chapter, Timeline
 from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.trace.model import Chapter as Part
-from kubeletpy.trace.names import Call
+from kubeletpy.trace.names import Call, Name
 
 _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉█"
-_COLOURS: dict[str, str] = {
+_COLOURS: dict[Name, str] = {
     Call.RUN_POD_SANDBOX: "#4c78a8",
     Call.CREATE_CONTAINER: "#72b7b2",
     Call.START_CONTAINER: "#54a24b",
@@ -48,26 +48,26 @@ def _summary(chapter: Chapter) -> str:
 def _chapter(head: str, chapter: Chapter, width: int) -> str:
     lines = [f"{head}  {chapter.title}: {_summary(chapter)}"]
     scale = _scale(chapter)
-    labels = [_label(phase) for phase in chapter.phases]
+    labels = [_label(bar) for bar in chapter.spans]
     room = min(max((len(label) for label in labels), default=0), max(width // 2 - 10, 20))
     bars = max(width - room - 26, 10)
-    for phase, label in zip(chapter.phases, labels, strict=True):
-        took = f"{milliseconds(phase.end - phase.start)}{'…' if phase.going_on else ''}"
+    for bar, label in zip(chapter.spans, labels, strict=True):
+        took = f"{milliseconds(bar.end - bar.start)}{'…' if bar.going_on else ''}"
         lines.append(
-            f"  {_cut(label, room):<{room}} {'+' + milliseconds(phase.start):>10} {took:>9}"
-            f" │{_bar(phase.start, phase.end, scale, bars)}│"
+            f"  {_cut(label, room):<{room}} {'+' + milliseconds(bar.start):>10} {took:>9}"
+            f" │{_bar(bar.start, bar.end, scale, bars)}│"
         )
-        if phase.error:
-            lines.append(f"  {'':{room}} {'':>20} {one_line(phase.error, bars)}")
+        if bar.error:
+            lines.append(f"  {'':{room}} {'':>20} {one_line(bar.error, bars)}")
     return "\n".join(lines)
 
 
 def _scale(chapter: Chapter) -> float:
-    return max([*(phase.end for phase in chapter.phases), chapter.total or 0.0, 0.001])
+    return max([*(bar.end for bar in chapter.spans), chapter.total or 0.0, 0.001])
 
 
-def _label(phase: Phase) -> str:
-    return "  " * phase.depth + one_line(f"{phase.name} {phase.detail}")
+def _label(bar: Bar) -> str:
+    return "  " * bar.depth + one_line(f"{bar.name} {bar.detail}")
 
 
 def _cut(label: str, room: int) -> str:
@@ -89,7 +89,7 @@ def svg(line: Timeline) -> str:
     """A self-contained SVG document."""
     row, left, wide = 18, 330, 700
     chapters = [line.start] + ([line.end] if line.end is not None else [])
-    height = sum((len(chapter.phases) + 3) * row for chapter in chapters) + row
+    height = sum((len(chapter.spans) + 3) * row for chapter in chapters) + row
     width = left + wide + 110
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -102,13 +102,13 @@ def svg(line: Timeline) -> str:
         parts.append(f'<text x="8" y="{top + 4}" font-weight="bold">{escape(title)}</text>')
         top += row
         parts += _svg_chapter(chapter, top, row, left, wide)
-        top += (len(chapter.phases) + 2) * row
+        top += (len(chapter.spans) + 2) * row
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _svg_chapter(chapter: Chapter, top: int, row: int, left: int, wide: int) -> list[str]:
     scale = _scale(chapter)
-    bottom = top + len(chapter.phases) * row
+    bottom = top + len(chapter.spans) * row
     parts = []
     for number in range(5):
         x = left + wide * number / 4
@@ -117,15 +117,15 @@ def _svg_chapter(chapter: Chapter, top: int, row: int, left: int, wide: int) -> 
         parts.append(
             f'<text x="{x:.1f}" y="{bottom + 13}" fill="#777" text-anchor="middle">{mark}</text>'
         )
-    for index, phase in enumerate(chapter.phases):
+    for index, bar in enumerate(chapter.spans):
         y = top + index * row
-        x = left + phase.start / scale * wide
-        length = (phase.end - phase.start) / scale * wide
-        colour = _FAILED if phase.error else _COLOURS.get(phase.name, _OTHER)
-        label = escape(_cut(one_line(f"{phase.name} {phase.detail}"), 46))
-        took = milliseconds(phase.end - phase.start) + ("…" if phase.going_on else "")
-        hint = escape(one_line(f"{phase.name} {phase.detail}: {took} {phase.error}"))
-        parts.append(f'<text x="{8 + 14 * phase.depth}" y="{y + 13}">{label}</text>')
+        x = left + bar.start / scale * wide
+        length = (bar.end - bar.start) / scale * wide
+        colour = _FAILED if bar.error else _COLOURS.get(bar.name, _OTHER)
+        label = escape(_cut(one_line(f"{bar.name} {bar.detail}"), 46))
+        took = milliseconds(bar.end - bar.start) + ("…" if bar.going_on else "")
+        hint = escape(one_line(f"{bar.name} {bar.detail}: {took} {bar.error}"))
+        parts.append(f'<text x="{8 + 14 * bar.depth}" y="{y + 13}">{label}</text>')
         parts.append(
             f'<rect x="{x:.1f}" y="{y + 3}" width="{max(length, 1):.1f}" height="{row - 6}" '
             f'fill="{colour}"><title>{hint}</title></rect>'

@@ -1,7 +1,7 @@
-"""The start and the end of a pod as a waterfall of phases. Pure.
+"""The start and the end of a pod as a waterfall of spans. Pure.
 
-Each phase has its offset from the moment the agent first saw the pod (or began to end it) and its
-length, in seconds; what contains other phases stands above them.
+Each span has its offset from the moment the agent first saw the pod (or began to end it) and its
+length, in seconds; what contains other spans stands above them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 from kubeletpy.explain.model import Exit
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.model import PodTrace, Span
-from kubeletpy.trace.names import Call, Step
+from kubeletpy.trace.names import Call, Name, Step, named
 
 _STEPS = (Step.RUNTIME, Step.STATUS)
-"""Phases that only hold others, or that take no time worth a line."""
+"""Spans that only hold others, or that take no time worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """One bar."""
+class Bar:
+    """One span, as it is drawn."""
 
-    name: str
+    name: Name
     detail: str
     start: float
     """Seconds after the chapter began."""
@@ -43,7 +43,7 @@ class Chapter:
     """Unix seconds."""
     total: float | None
     """Seconds until it was complete; None: it goes on."""
-    phases: tuple[Phase, ...]
+    spans: tuple[Bar, ...]
     note: str = ""
 
 
@@ -97,41 +97,41 @@ def _start(
 ) -> Chapter:
     began = trace.opened
     found = not any(span.name is Call.RUN_POD_SANDBOX for span in trace.start)
-    phases: list[Phase] = []
+    bars: list[Bar] = []
     if seen_at is not None and not found and 0 <= trace.opened + offset - seen_at < 3600:
         began = seen_at - offset
     if trace.opened - began >= 0.0005:
-        phases.append(Phase(Call.WAIT_FOR_WORKER, "", 0.0, trace.opened - began, 0))
-    phases += _phases(spans, began, now)
+        bars.append(Bar(Call.WAIT_FOR_WORKER, "", 0.0, trace.opened - began, 0))
+    bars += _bars(spans, began, now)
     total = None if trace.ready_at is None else trace.ready_at - began
     note = "this agent found the pod's sandbox running when it started" if found else ""
     if trace.dropped:
-        note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more phases were not kept"
-    return Chapter(Part.START, began + offset, total, tuple(phases), note)
+        note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more spans were not kept"
+    return Chapter(Part.START, began + offset, total, tuple(bars), note)
 
 
 def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> Chapter:
     spans = [*trace.end, *going_on]
     began = min((span.began for span in spans), default=now)
     total = None if trace.ended_at is None else trace.ended_at - began
-    return Chapter(Part.END, began + offset, total, tuple(_phases(spans, began, now)))
+    return Chapter(Part.END, began + offset, total, tuple(_bars(spans, began, now)))
 
 
-def _phases(spans: Iterable[Span], began: float, now: float) -> list[Phase]:
-    """In the order in which they began, each with the number of phases that contain it."""
+def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
+    """In the order in which they began, each with the number of spans that contain it."""
     kept = [span for span in spans if span.name not in _STEPS]
     kept.sort(key=lambda span: (span.began, -(span.ended or float("inf"))))
     above: list[Span] = []
-    phases = []
+    bars = []
     for span in kept:
         while above and not _contains(above[-1], span):
             above.pop()
         start, end = span.began - began, (now if span.ended is None else span.ended) - began
         goes_on = span.ended is None
-        phases.append(Phase(span.name, span.detail, start, end, len(above), span.error, goes_on))
+        bars.append(Bar(span.name, span.detail, start, end, len(above), span.error, goes_on))
         if span.name not in _PARALLEL:
             above.append(span)
-    return phases
+    return bars
 
 
 _PARALLEL = (
@@ -143,7 +143,7 @@ _PARALLEL = (
     Call.STOP_CONTAINER,
     Call.INIT_RUNS,
 )
-"""Phases that run beside others: what falls into their time is not a part of them."""
+"""Spans that run beside others: what falls into their time is not a part of them."""
 
 
 def _contains(outer: Span, inner: Span) -> bool:
@@ -163,5 +163,5 @@ def from_json(document: Mapping[str, Any]) -> Timeline:
 
 
 def _chapter(document: Mapping[str, Any]) -> Chapter:
-    phases = tuple(Phase(**phase) for phase in document["phases"])
-    return Chapter(**{**document, "title": Part(document["title"]), "phases": phases})
+    spans = tuple(Bar(**{**span, "name": named(span["name"])}) for span in document["spans"])
+    return Chapter(**{**document, "title": Part(document["title"]), "spans": spans})

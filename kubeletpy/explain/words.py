@@ -32,7 +32,7 @@ def until(at: float, now: float) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """A phase's length: ``0.6 ms``, ``12 ms``, ``340 ms``, ``12.3 s``."""
+    """A span's length: ``0.6 ms``, ``12 ms``, ``340 ms``, ``12.3 s``."""
     if seconds >= 10:
         return f"{seconds:.1f} s"
     ms = seconds * 1000

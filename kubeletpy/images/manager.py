@@ -29,7 +29,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 __all__ = ["ImageManager", "LocalImage", "PullSettings"]
 
@@ -125,7 +125,7 @@ class ImageManager:
 
     async def _look_up(self, wanted: WantedImage) -> LocalImage | None:
         try:
-            with phase(Call.LOOK_UP_IMAGE, wanted.image):
+            with span(Call.LOOK_UP_IMAGE, wanted.image):
                 answer = await self._service.image_status(wanted.spec)
         except CRIError as error:
             message = f'Failed to inspect image "": {runtime_text(error)}'

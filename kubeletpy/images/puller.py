@@ -31,7 +31,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class ImagePuller:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
-            with phase(Call.PULL_IMAGE, wanted.image, milestone=True):
+            with span(Call.PULL_IMAGE, wanted.image, milestone=True):
                 async with self._queue.place(), self._recorded(wanted.image) as record:
                     started_at = loop.time()
                     ref, used = await self._pull_with_any(wanted.spec, credentials, sandbox_config)

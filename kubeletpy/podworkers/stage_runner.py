@@ -18,7 +18,7 @@ from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import Traces, phase
+from kubeletpy.trace.spans import Traces, span
 
 
 class StageRunner:
@@ -81,7 +81,7 @@ class StageRunner:
             return usable
         if self._cache.known_absent(pod.uid):
             return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        with phase(Call.READ_POD):
+        with span(Call.READ_POD):
             status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
         if status.empty and self._cache.get(pod.uid) is None:
             self._cache.confirm_absent(pod.uid)

@@ -43,7 +43,10 @@ class SyncNotes:
         decisions = list(outcome.decisions)
         if outcome.error and not outcome.waiting:
             decisions.append(Decision(f"{run.stage} failed", outcome.error, failed=True))
-            log.debug("sync failed", extra={"uid": run.uid, "error": outcome.error})
+            log.debug(
+                "sync failed",
+                extra={"uid": run.uid, "step": outcome.step, "error": outcome.error},
+            )
         self.history.add(run.uid, decisions, now)
         if run.work.received_at:
             finished = run.stage is Stage.TERMINATED and not outcome.error

@@ -23,7 +23,7 @@ from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.trace.names import Step
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 ORPHAN_GRACE = 1
 """Seconds for a pod that nobody wants."""
@@ -66,7 +66,7 @@ class KubePodSyncer:
         A pod that has run to its end needs nothing more. activeDeadlineSeconds end the sync, too.
         """
         sync = PodSync(pod, mirror, status, is_terminating)
-        with phase(Step.STATUS):
+        with span(Step.STATUS):
             if self._composer.store(pod, mirror, status):
                 return SyncOutcome(terminal=True)
         deadline = self._composer.deadline(pod)
@@ -85,7 +85,7 @@ class KubePodSyncer:
 
     async def _run_steps(self, sync: PodSync) -> SyncOutcome:
         for step in self._steps:
-            with phase(step.name):
+            with span(step.name):
                 outcome = await step.run(sync)
             if outcome is not None:
                 return _named(outcome, step)

@@ -1,4 +1,4 @@
-"""The trace of a pod: its phases by part of its life, bounded.
+"""The trace of a pod: its spans by part of its life, bounded.
 
 Pure: times are event-loop seconds, passed in.
 """
@@ -16,7 +16,7 @@ MAX_LATER = 24
 MAX_END = 48
 MAX_OPEN = 40
 SHORT_S = 0.0005
-"""Seconds: a phase that took less and did not fail is dropped, unless it is a milestone."""
+"""Seconds: a span that took less and did not fail is dropped, unless it is a milestone."""
 MAX_TEXT = 300
 
 
@@ -30,7 +30,7 @@ class Chapter(StrEnum):
 
 @dataclass(slots=True)
 class Span:
-    """One phase. Times are event-loop seconds."""
+    """One step or call. Times are event-loop seconds."""
 
     name: Name
     detail: str
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(slots=True)
 class PodTrace:
-    """The phases of one pod."""
+    """The spans of one pod."""
 
     uid: str
     namespace: str
@@ -58,10 +58,10 @@ class PodTrace:
     ready_at: float | None = None
     ended_at: float | None = None
     dropped: int = 0
-    """Phases that did not fit."""
+    """Spans that did not fit."""
 
     def keep(self, span: Span) -> None:
-        """Take up a phase that is over."""
+        """Take up a span that is over."""
         if self.chapter is Chapter.LIFE:
             self.later.append(span)
             return

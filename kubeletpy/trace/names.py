@@ -53,3 +53,8 @@ class Call(StrEnum):
 
 
 Name = Step | Call
+
+
+def named(value: str) -> Name:
+    """The step or call of a value. Raises ValueError: there is none."""
+    return Step(value) if value in set(Step) else Call(value)

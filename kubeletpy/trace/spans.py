@@ -1,8 +1,8 @@
-"""What was done for a pod, when, and for how long: the phases of its start and of its end.
+"""What was done for a pod, when, and for how long: the spans of its start and of its end.
 
-A step that belongs to a pod enters the pod's trace once (:meth:`Traces.enter`); whatever it calls
-notes its phases with :func:`phase`, without being handed anything. Costs a few microseconds per
-phase and is bounded: phases per pod, and pods. Must never change what happens, nor keep anything
+A task that works for a pod enters the pod's trace once (:meth:`Traces.enter`); whatever it calls
+notes its spans with :func:`span`, without being handed anything. Costs a few microseconds per
+span and is bounded: spans per pod, and pods. Must never change what happens, nor keep anything
 secret: a detail is a name, never a value.
 """
 
@@ -23,8 +23,8 @@ MAX_PODS = 300
 _current: ContextVar[PodTrace | None] = ContextVar("pod_trace", default=None)
 
 
-class _Phase:
-    """The context manager of one phase."""
+class _OfPod:
+    """The context manager of one span."""
 
     __slots__ = ("_loop", "_milestone", "_trace", "span")
 
@@ -56,8 +56,8 @@ class _Phase:
             trace.keep(span)
 
 
-class _Nothing:
-    """A phase of nobody's pod."""
+class _OfNobody:
+    """A span outside of any pod's trace."""
 
     __slots__ = ()
 
@@ -68,13 +68,13 @@ class _Nothing:
         return None
 
 
-_NOTHING = _Nothing()
+_NOTHING = _OfNobody()
 
 
-def phase(
+def span(
     name: Name, detail: str = "", *, limit: float | None = None, milestone: bool = False
-) -> _Phase | _Nothing:
-    """Note what is done inside ``with`` as a phase of the current pod.
+) -> _OfPod | _OfNobody:
+    """Note what is done inside ``with`` as a span of the current pod.
 
     Args:
         limit: seconds after which it has to be over, for "until when" (a grace period).
@@ -84,7 +84,7 @@ def phase(
     if trace is None:
         return _NOTHING
     until = None if limit is None else asyncio.get_running_loop().time() + limit
-    return _Phase(trace, Span(name, detail, 0.0, None, "", until), milestone)
+    return _OfPod(trace, Span(name, detail, 0.0, None, "", until), milestone)
 
 
 class Traces:
@@ -112,7 +112,7 @@ class Traces:
         return None
 
     def enter(self, uid: str, namespace: str, name: str) -> PodTrace:
-        """Have the phases of the running task belong to a pod, which is begun if it is new."""
+        """Have the spans of the running task belong to a pod, which is begun if it is new."""
         trace = self._pods.get(uid)
         if trace is None:
             now = asyncio.get_running_loop().time()

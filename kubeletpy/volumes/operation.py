@@ -32,15 +32,17 @@ class OperationFailed(Exception):
     Attributes:
         outcome: what that says of the volume.
         message: for people, without secrets.
-        step: the tabled word for events (table sf), for example ``MountVolume.MountDevice``.
+        event_word: the tabled word for events (table sf), for example ``MountVolume.MountDevice``.
         call: what failed, for example ``NodeStageVolume of driver x``.
     """
 
-    def __init__(self, outcome: Outcome, message: str, *, step: str = "", call: str = "") -> None:
+    def __init__(
+        self, outcome: Outcome, message: str, *, event_word: str = "", call: str = ""
+    ) -> None:
         super().__init__(message)
         self.outcome = outcome
         self.message = message
-        self.step = step
+        self.event_word = event_word
         self.call = call
 
 

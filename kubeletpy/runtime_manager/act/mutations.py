@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Mutations:
     async def settled(self, uid: str) -> None:
         """Return when nothing is under way for a pod, whatever came of it."""
         while tasks := self._under_way.get(uid):
-            with phase(Call.SETTLE):
+            with span(Call.SETTLE):
                 await asyncio.wait(list(tasks))
 
     def outdated(self, uid: str, observed_at: int) -> bool:

@@ -37,7 +37,7 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
 )
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Resizer:
         loop = asyncio.get_running_loop()
         started, error = loop.time(), None
         try:
-            with phase(Call.RESIZE, run.pod.name, milestone=True):
+            with span(Call.RESIZE, run.pod.name, milestone=True):
                 await _Resize(run, self).carry_out()
             run.resize_done = True
         except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:

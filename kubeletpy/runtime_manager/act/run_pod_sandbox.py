@@ -26,7 +26,7 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
 CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
@@ -137,7 +137,7 @@ class SandboxMaker:
             if unwanted():
                 raise NotWanted
             try:
-                with phase(Call.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
+                with span(Call.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
                     sandbox_id = await self._mutations.finish(
                         pod.uid, self._runtime.run_pod_sandbox(config, handler)
                     )
@@ -146,7 +146,7 @@ class SandboxMaker:
                 message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
         try:
-            with phase(Call.POD_SANDBOX_STATUS):
+            with span(Call.POD_SANDBOX_STATUS):
                 status = await self._source.read_sandbox(sandbox_id)
         except CRIError as error:
             raise SandboxUnchecked(error.details or str(error.code)) from error

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 
 class StartKind(IntEnum):
@@ -100,7 +100,7 @@ class Slots:
         self._waiting[kind].append(turn)
         timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, turn)
         try:
-            with phase(self._name):
+            with span(self._name):
                 return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():

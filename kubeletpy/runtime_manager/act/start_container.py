@@ -65,7 +65,7 @@ from kubeletpy.runtime_manager.plan.target_container import target_id
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class ContainerStarter:
         await remove_unstarted(self._runtime, self._recorder, context, action)
         record_given(self._actuated, context.pod, action.container)
         try:
-            with phase(Call.CREATE_CONTAINER, action.name, milestone=True):
+            with span(Call.CREATE_CONTAINER, action.name, milestone=True):
                 container_id = await self._runtime.create_container(
                     context.sandbox_id, config, context.sandbox_config
                 )
@@ -243,7 +243,7 @@ class ContainerStarter:
         if context.unwanted():
             raise NotWanted
         try:
-            with phase(Call.START_CONTAINER, action.name, milestone=True):
+            with span(Call.START_CONTAINER, action.name, milestone=True):
                 await self._runtime.start_container(container_id)
         except CRIError as error:
             text = await asyncio.to_thread(_said, error, action, config)
@@ -290,7 +290,7 @@ class ContainerStarter:
         if not (action.container.get("lifecycle") or {}).get("postStart"):
             return
         try:
-            with phase(Call.POST_START, action.name, milestone=True):
+            with span(Call.POST_START, action.name, milestone=True):
                 await self._hooks.post_start(context.pod, action.container, container_id)
         except HookFailed as error:
             # The hook's text may hold what events should not show to everybody.

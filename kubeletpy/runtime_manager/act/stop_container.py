@@ -25,7 +25,7 @@ from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.actions import KillReason
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 
@@ -107,13 +107,13 @@ class ContainerStopper:
     async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
         """Stop it when its turn has come, with what is left of its grace period."""
         if order is not None and grace > 0:
-            with phase(Call.STOP_ORDER, victim.name, limit=grace):
+            with span(Call.STOP_ORDER, victim.name, limit=grace):
                 waited = await order.wait_for_turn(victim.name, grace)
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
             async with self._slots.place(StopKind.CONTAINER):
-                with phase(Call.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
+                with span(Call.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
                     await self._mutations.interruptible(
                         victim.pod_uid, self._runtime.stop_container(victim.id, timeout)
                     )

@@ -11,7 +11,7 @@ from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import phase
+from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class SandboxStopper:
         error = None
         try:
             async with self._slots.place(StopKind.SANDBOX):
-                with phase(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
+                with span(Call.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
                     await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
         except NotFound:
             logger.debug("sandbox was gone already", extra={"sandbox_id": sandbox_id})

@@ -198,17 +198,19 @@ def remove_directory(path: str) -> None:
         raise
 
 
-async def run(program: str, args: Sequence[str], *, call: str, step: str = "") -> str:
+async def run(program: str, args: Sequence[str], *, call: str, event_word: str = "") -> str:
     """Run a program of the node; what it said. Raises OperationFailed: it failed or hung."""
     path = await asyncio.to_thread(shutil.which, program, path=PROGRAM_PATHS)
     if path is None:
         message = f"{program} is not installed on this node"
-        raise OperationFailed(Outcome.FINAL, message, step=step, call=call)
+        raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
     try:
         return (await run_program(Program(path, args), b"")).decode(errors="replace")
     except ProgramFailed as error:
         message = f"{program} {' '.join(args)}: {error}"
-        raise OperationFailed(Outcome.UNCERTAIN, message, step=step, call=call) from error
+        raise OperationFailed(
+            Outcome.UNCERTAIN, message, event_word=event_word, call=call
+        ) from error
 
 
 def _file_system(path: str) -> VolumeStats:

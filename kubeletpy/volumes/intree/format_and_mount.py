@@ -16,7 +16,7 @@ from kubeletpy.volumes.intree.base import DIRECTORY_MODE, is_mounted, run
 from kubeletpy.volumes.on_disk import Outcome
 from kubeletpy.volumes.operation import OperationFailed
 
-_STEP = "MountVolume.MountDevice"
+_EVENT_WORD = "MountVolume.MountDevice"
 MKFS = {
     "ext3": ("mkfs.ext3", ("-F", "-m0")),
     "ext4": ("mkfs.ext4", ("-F", "-m0")),
@@ -47,17 +47,19 @@ async def format_and_mount(
     call = f"mount of {device}"
     if fs_type not in MKFS:
         message = f"fsType {fs_type!r} is not one of {', '.join(sorted(MKFS))}"
-        raise OperationFailed(Outcome.FINAL, message, step=_STEP, call=call)
+        raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
     if not await _has_something(device):
         if read_only:
             message = f"{device} is not formatted, and the volume is read-only"
-            raise OperationFailed(Outcome.FINAL, message, step=_STEP, call=call)
+            raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
         program, args = MKFS[fs_type]
-        await run(program, [*args, device], call=f"{program} {device}", step=_STEP)
+        await run(program, [*args, device], call=f"{program} {device}", event_word=_EVENT_WORD)
     make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
     await in_thread(make, f"mkdir {target}")
     words = ",".join([*options, *(["ro"] if read_only else []), "defaults"])
-    await run("mount", ["-t", fs_type, "-o", words, device, target], call=call, step=_STEP)
+    await run(
+        "mount", ["-t", fs_type, "-o", words, device, target], call=call, event_word=_EVENT_WORD
+    )
 
 
 async def _has_something(device: str) -> bool:
@@ -69,5 +71,5 @@ async def _has_something(device: str) -> bool:
         if error.exit_status == _NOTHING_FOUND:
             return False
         message = f"what is on {device} is not known: {error}"
-        raise OperationFailed(Outcome.FINAL, message, step=_STEP, call=call) from error
+        raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call) from error
     return True

@@ -25,7 +25,7 @@ from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk
 from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.syscalls import MS_BIND, mount, unmount
 
-_STEP = "MountVolume.SetUp"
+_EVENT_WORD = "MountVolume.SetUp"
 
 
 class LocalPlugin(InTreePlugin):
@@ -88,7 +88,7 @@ class LocalPlugin(InTreePlugin):
         """Bind the directory or the mounted disk into the pod's directory; link a block device."""
         source = str(spec.source.get("path"))
         target = self.target(use.uid, spec.spec_name, spec.mode)
-        kind = await self._kind_of(source, _STEP)
+        kind = await self._kind_of(source, _EVENT_WORD)
         if spec.mode is Mode.BLOCK:
             device = await self.in_thread(partial(_link, source, target), f"link of {source}")
             return Published(target, device)
@@ -104,7 +104,7 @@ class LocalPlugin(InTreePlugin):
                 options.append("ro")
             if options:
                 flags = ",".join(["remount", "bind", *options])
-                await run("mount", ["-o", flags, target], call=call, step=_STEP)
+                await run("mount", ["-o", flags, target], call=call, event_word=_EVENT_WORD)
         return Published(
             target, selinux_relabel=True, give_to_group=use.alone and (mine or not remount)
         )
@@ -129,20 +129,22 @@ class LocalPlugin(InTreePlugin):
     def _global_mount(self, name: str) -> str:
         return f"{self.root}/plugins/kubernetes.io/local-volume/mounts/{name}"
 
-    async def _kind_of(self, path: str, step: str) -> Mode:
+    async def _kind_of(self, path: str, event_word: str) -> Mode:
         """Whether a path is a directory or a disk. Raises OperationFailed."""
         call = f"look at {path}"
         try:
             mode = (await self.patient.run(partial(os.stat, path))).st_mode
         except OSError as error:
             message = f'local volume path "{path}": {error.strerror}'
-            raise OperationFailed(Outcome.FINAL, message, step=step, call=call) from error
+            raise OperationFailed(
+                Outcome.FINAL, message, event_word=event_word, call=call
+            ) from error
         if stat.S_ISDIR(mode):
             return Mode.FILESYSTEM
         if stat.S_ISBLK(mode):
             return Mode.BLOCK
         message = f'local volume path "{path}" is neither a directory nor a block device'
-        raise OperationFailed(Outcome.FINAL, message, step=step, call=call)
+        raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
 
 
 def _bind(source: str, target: str) -> None:

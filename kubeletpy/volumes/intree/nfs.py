@@ -57,7 +57,7 @@ class NfsPlugin(InTreePlugin):
                 "mount",
                 ["-t", "nfs", *options_of(spec), export, target],
                 call=f"mount.nfs of {export}",
-                step="MountVolume.SetUp",
+                event_word="MountVolume.SetUp",
             )
         return Published(target)
 

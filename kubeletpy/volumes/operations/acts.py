@@ -87,7 +87,7 @@ class VolumeActs:
             raise OperationFailed(
                 Outcome.UNCERTAIN,
                 f"applying fsGroup {group}: {error}",
-                step="MountVolume.SetUp",
+                event_word="MountVolume.SetUp",
                 call=f"giving the files of volume {spec.spec_name} to group {group}",
             ) from error
         finally:

@@ -27,7 +27,7 @@ from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
 from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
-_STEP = "NodeExpandVolume.NodeExpandVolume"
+_EVENT_WORD = "NodeExpandVolume.NodeExpandVolume"
 CLAIM_SHOWN = 1024
 """Characters of a message in a claim's condition."""
 CLAIM_READINGS = 4
@@ -130,7 +130,7 @@ class Expander:
             self.hold(spec.unique_name)
             return claimed_size(spec)
         raise OperationFailed(
-            Outcome.UNCERTAIN, error.message, step=_STEP, call=error.call
+            Outcome.UNCERTAIN, error.message, event_word=_EVENT_WORD, call=error.call
         ) from error
 
     async def _patch(
@@ -195,7 +195,7 @@ def _not_written(spec: VolumeSpec, why: str) -> OperationFailed:
     return OperationFailed(
         Outcome.UNCERTAIN,
         f"the claim's status could not be written: {why}",
-        step=_STEP,
+        event_word=_EVENT_WORD,
         call=f'PATCH of the status of persistentvolumeclaim "{name}"',
     )
 

@@ -22,7 +22,7 @@ from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 
-_STEPS = {
+_EVENT_WORDS = {
     Kind.STAGE: ("MountVolume.MountDevice", "MapVolume.SetUpDevice"),
     Kind.PUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
     Kind.REPUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
@@ -30,7 +30,7 @@ _STEPS = {
     Kind.UNPUBLISH: ("UnmountVolume.TearDown", "UnmapVolume.UnmapPodDevice"),
     Kind.UNSTAGE: ("UnmountDevice", "UnmapDevice"),
 }
-"""The step that failed when the plugin names none: of file systems, of block devices."""
+"""What failed, when the plugin names nothing: of file systems, of block devices."""
 
 
 class Telling:
@@ -96,8 +96,8 @@ class Telling:
         spec_name: str,
         failed: OperationFailed,
     ) -> None:
-        step = failed.step or _STEPS[operation.kind][block]
-        message = f'{step} failed for volume "{spec_name}" : {failed.message}'
+        word = failed.event_word or _EVENT_WORDS[operation.kind][block]
+        message = f'{word} failed for volume "{spec_name}" : {failed.message}'
         if pod is None:
             log.warning("a volume operation failed", extra={"call": failed.call, "why": message})
             return

@@ -81,7 +81,7 @@ def not_ready(*statuses: dict[str, Any], phase: str = "Pending", **more: Any) ->
 def doing(
     what: Name, subject: str = "", since: float = 5.0, limit: float | None = None
 ) -> PodTrace:
-    """A trace with one phase that goes on."""
+    """A trace with one span that goes on."""
     trace = PodTrace("uid", "default", "web", 0.0)
     began = NOW - OFFSET - since
     until = None if limit is None else began + limit

@@ -145,7 +145,7 @@ def drawn(trace: PodTrace | None = None, **more: Any) -> Timeline:
 
 def test_the_waterfall_counts_from_first_sight() -> None:
     found = drawn().start
-    assert [(p.name, round(p.start, 3), round(p.end, 3)) for p in found.phases] == [
+    assert [(p.name, round(p.start, 3), round(p.end, 3)) for p in found.spans] == [
         ("wait for its worker", 0.0, 0.1),
         ("volumes", 0.1, 0.11),
         ("RunPodSandbox", 0.11, 0.3),
@@ -160,8 +160,8 @@ def test_the_waterfall_counts_from_first_sight() -> None:
 def test_runs_of_init_containers_are_part_of_the_start() -> None:
     ran = Exit("first", 0, 0, "Completed", "", OFFSET + 10.25, OFFSET + 10.3)
     later = Exit("first", 0, 0, "Completed", "", OFFSET + 20, OFFSET + 21)
-    names = [(p.name, p.detail) for p in drawn(inits=[ran, later]).start.phases]
-    assert names.count(("init container runs", "first")) == 1
+    names = [(p.name, p.detail) for p in drawn(inits=[ran, later]).start.spans]
+    assert names.count((Call.INIT_RUNS, "first")) == 1
 
 
 def test_what_goes_on_is_drawn_to_now() -> None:
@@ -171,8 +171,8 @@ def test_what_goes_on_is_drawn_to_now() -> None:
     end = drawn(trace).end
     assert end is not None
     assert end.total is None
-    (phase,) = end.phases
-    assert (phase.start, phase.end, phase.going_on) == (0.0, 1.0, True)
+    (bar,) = end.spans
+    assert (bar.start, bar.end, bar.going_on) == (0.0, 1.0, True)
     assert "1000 ms…" in render_timeline.text(drawn(trace))
 
 

@@ -17,7 +17,7 @@ import pytest
 from kubeletpy.cli import agent_socket, explain, timeline
 from kubeletpy.explain.server import MAX_CONNECTIONS, ExplainServer
 from kubeletpy.trace.names import Call
-from kubeletpy.trace.spans import Traces, phase
+from kubeletpy.trace.spans import Traces, span
 from tests.unit.explain.facts import facts
 
 
@@ -41,7 +41,7 @@ class OnePod:
 async def server(tmp_path: Path) -> AsyncIterator[Any]:
     traces = Traces()
     traces.enter("uid-web", "default", "web")
-    with phase(Call.RUN_POD_SANDBOX, milestone=True):
+    with span(Call.RUN_POD_SANDBOX, milestone=True):
         pass
     path = tmp_path / "explain.sock"
     made = ExplainServer(path, OnePod(), traces)  # type: ignore[arg-type]

@@ -9,27 +9,27 @@ import pytest
 
 from kubeletpy.trace.model import MAX_LATER, MAX_OPEN, MAX_START, Chapter
 from kubeletpy.trace.names import Call, Step
-from kubeletpy.trace.spans import Traces, phase
+from kubeletpy.trace.spans import Traces, span
 from tests.virtual_time import on_virtual_time
 
 
 @on_virtual_time
-async def test_phases_belong_to_the_pod_that_the_task_entered() -> None:
+async def test_spans_belong_to_the_pod_that_the_task_entered() -> None:
     traces = Traces()
 
     async def work(uid: str, seconds: float) -> None:
         traces.enter(uid, "default", uid)
-        with phase(Call.RUN_POD_SANDBOX, "attempt 0"):
+        with span(Call.RUN_POD_SANDBOX, "attempt 0"):
             await asyncio.sleep(seconds)
         # a call that goes on by itself still belongs to the pod
         await asyncio.ensure_future(inner())
 
     async def inner() -> None:
-        with phase(Call.START_CONTAINER, "main"):
+        with span(Call.START_CONTAINER, "main"):
             await asyncio.sleep(0.5)
 
     await asyncio.gather(asyncio.ensure_future(work("a", 1.0)), asyncio.ensure_future(work("b", 2)))
-    with phase(Step.VOLUMES):
+    with span(Step.VOLUMES):
         await asyncio.sleep(1)
 
     for uid, seconds in (("a", 1.0), ("b", 2.0)):
@@ -49,7 +49,7 @@ async def test_what_goes_on_is_open_with_its_limit_and_what_fails_says_why() -> 
     trace = traces.enter("a", "default", "a")
 
     async def stop() -> None:
-        with phase(Call.STOP_CONTAINER, "main", limit=30):
+        with span(Call.STOP_CONTAINER, "main", limit=30):
             await asyncio.sleep(100)
 
     task = asyncio.ensure_future(stop())
@@ -64,7 +64,7 @@ async def test_what_goes_on_is_open_with_its_limit_and_what_fails_says_why() -> 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(ValueError, match="no"), phase(Call.CREATE_CONTAINER):
+    with pytest.raises(ValueError, match="no"), span(Call.CREATE_CONTAINER):
         raise ValueError("no")
     assert [(s.name, s.error) for s in trace.start] == [
         ("StopContainer", "cut short"),
@@ -74,11 +74,11 @@ async def test_what_goes_on_is_open_with_its_limit_and_what_fails_says_why() -> 
 
 
 @on_virtual_time
-async def test_short_phases_are_dropped_unless_they_are_milestones() -> None:
+async def test_short_spans_are_dropped_unless_they_are_milestones() -> None:
     trace = Traces().enter("a", "default", "a")
-    with phase(Step.PULL_SECRETS):
+    with span(Step.PULL_SECRETS):
         pass
-    with phase(Call.RUN_POD_SANDBOX, milestone=True):
+    with span(Call.RUN_POD_SANDBOX, milestone=True):
         pass
     assert [span.name for span in trace.start] == ["RunPodSandbox"]
 
@@ -115,15 +115,15 @@ async def test_everything_is_bounded() -> None:
     assert traces.find("other", "same") is None
     trace = traces.enter("u4", "default", "same")
     for _ in range(MAX_START + 5):
-        with phase(Call.STOP_CONTAINER, milestone=True):
+        with span(Call.STOP_CONTAINER, milestone=True):
             pass
     assert (len(trace.start), trace.dropped) == (MAX_START, 5)
     trace.ready(0)
     for _ in range(MAX_LATER + 5):
-        with phase(Call.STOP_CONTAINER, milestone=True):
+        with span(Call.STOP_CONTAINER, milestone=True):
             pass
     assert len(trace.later) == MAX_LATER
-    held = [phase(Call.STOP_CONTAINER) for _ in range(MAX_OPEN + 5)]
+    held = [span(Call.STOP_CONTAINER) for _ in range(MAX_OPEN + 5)]
     for each in held:
         each.__enter__()
     assert len(trace.open) == MAX_OPEN
@@ -139,8 +139,8 @@ async def test_a_start_costs_less_than_a_tenth_of_a_millisecond() -> None:
         began = time.perf_counter()
         traces.enter(str(number), "default", "a")
         for _ in range(20):
-            with phase(Call.START_CONTAINER, "main", milestone=True):
+            with span(Call.START_CONTAINER, "main", milestone=True):
                 pass
         best = min(best, time.perf_counter() - began)
-    print(f"{best * 1e6:.0f} µs for 20 phases")
+    print(f"{best * 1e6:.0f} µs for 20 spans")
     assert best < 100e-6
