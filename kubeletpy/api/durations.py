@@ -50,7 +50,7 @@ def format_duration(seconds: float) -> str:
         return "0s"
     sign, nanoseconds = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
     for unit, size in (("ns", 1), ("µs", 1000), ("ms", 1_000_000)):
-        if nanoseconds < size * 1000 and nanoseconds < 1_000_000_000:
+        if nanoseconds < size * 1000:
             return f"{sign}{_plain(Decimal(nanoseconds) / size)}{unit}"
     minutes, rest = divmod(nanoseconds, 60_000_000_000)
     hours, minutes = divmod(minutes, 60)

@@ -25,6 +25,12 @@ from kubeletpy.api import durations, quantity
         ("2µs", 2e-6, "2µs"),
         ("5ns", 5e-9, "5ns"),
         (".5s", 0.5, "500ms"),
+        ("-1ns", -1e-9, "-1ns"),
+        ("999ns", 999e-9, "999ns"),
+        ("1us", 1e-6, "1µs"),
+        ("999.5ms", 0.9995, "999.5ms"),
+        ("1s", 1, "1s"),
+        ("-1h", -3600, "-1h0m0s"),
     ],
 )
 def test_durations(text: str, seconds: float, canonical: str) -> None:

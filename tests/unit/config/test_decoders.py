@@ -133,6 +133,8 @@ def test_a_problem_names_its_place_once() -> None:
     texts = [str(problem) for problem in report.problems]
     assert "allowed: a, b" in texts[2]
     assert "did you mean one?" in texts[3]
+    STRINGS({1: "x"}, "k", report)
+    assert "allowed: strings" in str(report.problems[-1])
 
 
 @pytest.mark.parametrize(
