@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -84,11 +85,15 @@ def _enclose(tree: Path) -> int:
             "PYTHONPATH": str(directory / "tree"),
         }
         command = [sys.executable, "-m", "tools.mutation", *sys.argv[1:]]
-        with subprocess.Popen(command, cwd=directory / "tree", env=environment) as process:
+        with subprocess.Popen(
+            command, cwd=directory / "tree", env=environment, start_new_session=True
+        ) as process:
             try:
                 return process.wait()
             finally:
-                process.terminate()
+                # a run that is asked to end does not wait for the rooms that are being tried
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def _run(arguments: argparse.Namespace, tree: Path) -> int:
