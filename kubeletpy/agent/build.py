@@ -650,6 +650,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_error=health.runtime_error,
         network_error=monitor.network_error,
         awaits_admission=loop.awaits_admission,
+        volume_waits=storage.claims.reports,
     )
     stuck_pods = StuckPods(snapshots.ending, snapshots.facts, recorder)
     rooms += [

@@ -18,6 +18,7 @@ from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.model import PodTrace
+from kubeletpy.volumes.claims.model import VolumeWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class PodFacts:
     """The uid of another static pod that still has the name."""
     awaits_admission: bool = False
     """It is not decided yet whether the pod may run here."""
+    volumes: tuple[VolumeWait, ...] = ()
+    """What volumes of claims and drivers wait for; their times are of the event loop's clock."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     probe_reports: tuple[ProbeReport, ...] = ()
 

@@ -84,8 +84,8 @@ class Wait:
     """For people; see :mod:`kubeletpy.explain.phrases`."""
     since: float | None = None
     until: float | None = None
-    call: Name | None = None
-    """The step or call that is waited for."""
+    call: Name | str | None = None
+    """The step or call that is waited for: of ours, or ``NodeStageVolume of driver x``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,23 @@ from kubeletpy.explain.words import duration, until
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Call, Name
+from kubeletpy.volumes.claims.model import VolumeWait, say
 
 ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is asked"
 READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
 NEVER_STARTED = ("StartError", "ContainerCannotRun")
 """Reasons of exits whose program never ran: the runtime's word for it, containerd's first."""
-_RELEASES: dict[Name | None, str] = {
+_RELEASES: dict[Name | str | None, str] = {
     Call.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
     Call.REMOVE_CGROUP: "its cgroup is being removed",
 }
+
+
+def volume(found: VolumeWait) -> str:
+    """What a volume waits for, with the call and the object that a reader should look at."""
+    said = say(found.wait)
+    return said if found.wait.object in said else f"{said} ({found.wait.object})"
 
 
 def static_name(holder: str) -> str:
@@ -94,6 +101,8 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.RESIZE:
             why = f": {wait.why}" if wait.why else ""
             return f"the resize it asks for is {wait.subject}{since}{why}"
+        case WaitKind.VOLUME if wait.subject:
+            return f"volume {wait.subject}{since}: {wait.why}{then}"
         case WaitKind.FINALIZER:
             return f"finalizer {wait.subject} keeps it{since}"
         case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kubeletpy.clock import Clock
 from kubeletpy.explain.facts import PodFacts
@@ -17,6 +17,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.status.manager import ApiStatusManager
+from kubeletpy.volumes.claims.model import VolumeWait
 
 
 class Snapshots:
@@ -36,6 +37,7 @@ class Snapshots:
         runtime_error: Callable[[], str],
         network_error: Callable[[], str],
         awaits_admission: Callable[[str], bool],
+        volume_waits: Callable[[str], Sequence[VolumeWait]] = lambda uid: (),
     ) -> None:
         self._pods = pods
         self._workers = workers
@@ -48,6 +50,7 @@ class Snapshots:
         self._runtime_error = runtime_error
         self._network_error = network_error
         self._awaits_admission = awaits_admission
+        self._volume_waits = volume_waits
 
     def uids(self) -> list[str]:
         """Every pod that is asked for or that has a worker, by namespace and name."""
@@ -106,6 +109,7 @@ class Snapshots:
             network_error=self._network_error(),
             name_holder=self._name_holder(pod, record),
             awaits_admission=self._awaits_admission(uid),
+            volumes=tuple(self._volume_waits(uid)),
             probes=self._probes.results(pod) if pod is not None else ProbeResults(),
             probe_reports=self._probes.reports(uid),
         )

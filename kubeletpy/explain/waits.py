@@ -87,6 +87,7 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
         )
     if facts.awaits_admission:
         yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
+    yield from _volumes(facts)
     yield from _calls(facts)
     yield from _failed_step(facts)
     if record is None or record.stage is Stage.SYNC:
@@ -110,6 +111,20 @@ def _call(kind: WaitKind, action: Action) -> Wait:
     return Wait(kind, action.subject, what, action.since, action.until, what)
 
 
+def _volumes(facts: PodFacts) -> Iterator[Wait]:
+    """Volumes of claims, drivers and disks: which call or object each waits for."""
+    for each in facts.volumes:
+        wait, offset = each.wait, facts.wall_offset
+        yield Wait(
+            WaitKind.VOLUME,
+            each.volume,
+            one_line(phrases.volume(each)),
+            None if each.since is None else each.since + offset,
+            None if wait.retry_at is None else wait.retry_at + offset,
+            wait.call or None,
+        )
+
+
 def _failed_step(facts: PodFacts) -> Iterator[Wait]:
     last, record = facts.last_sync, facts.record
     if last is None or last.outcome is None or not last.outcome.error:
@@ -119,6 +134,8 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
     step = last.outcome.step
     if step in (None, Step.RUNTIME) and facts.start_errors:
         return  # what failed is reported container by container
+    if step is Step.VOLUMES and facts.volumes:
+        return  # the same, volume by volume
     kind = WaitKind.RETRY if step is None else _STEP_KINDS.get(step, WaitKind.RETRY)
     yield Wait(kind, "", one_line(last.outcome.error), last.at, facts.next_sync_at)
 

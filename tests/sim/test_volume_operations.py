@@ -126,6 +126,8 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     assert waits["va"].cause is Cause.BUSY
     assert waits["va"].call == "NodeStageVolume of driver d"
     assert "vb" not in waits
+    [told] = node.operations.reports("u1")
+    assert (told.volume, told.wait.call, told.since) == ("va", "NodeStageVolume of driver d", begun)
     assert not await node.set_up("u2", "vb")
     assert await node.tear_down("u2")
     await node.operations.close()
@@ -142,6 +144,8 @@ async def test_what_failed_is_tried_again_at_once_when_its_driver_comes() -> Non
     waits = await node.set_up("u1", "va")
     assert waits["va"].cause in (Cause.BACKOFF, Cause.BUSY)
     assert len(disk.calls) < 20, "it backs off"
+    [told] = node.operations.reports("u1")
+    assert told.since == 0, "all tries of one call are one wait"
     node.plugin.faults = 0.0
     node.woken.clear()
     node.plugin.tell("d")

@@ -65,6 +65,27 @@ class Waits:
     """When it is tried again, in seconds of the loop's clock; None: when something changes."""
 
 
+def say(wait: Waits) -> str:
+    """What a volume waits for, in words: the message, the object and the call."""
+    said = wait.message
+    if wait.cause not in (Cause.BUSY, Cause.BACKOFF) and wait.object not in said:
+        said = f"{said} (waiting for {wait.object})"
+    if wait.call and wait.call not in said:
+        said = f"{said} ({'failed' if wait.cause is Cause.BACKOFF else 'needed'}: {wait.call})"
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeWait:
+    """What one volume of a pod waits for."""
+
+    volume: str
+    """Its name in the pod's spec; while it is taken down that of its PersistentVolume."""
+    wait: Waits
+    since: float | None = None
+    """By the event loop's clock."""
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeSource:
     """What a pod's volume is made of, as its PV or the pod itself says."""

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kubeletpy.api.types import JSON
@@ -33,7 +34,7 @@ from kubeletpy.volumes.attach.attached import (
     attachment_name,
     attachments_of,
 )
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, VolumeWait, Waits, say
 from kubeletpy.volumes.claims.resolve import (
     ClaimVolume,
     Read,
@@ -86,16 +87,6 @@ class VolumesWait(Exception):
         self.waits = waits
         quiet = _QUIET | {Cause.NOT_ATTACHED} if patient else _QUIET
         self.told = all(wait.cause in quiet for wait in waits.values())
-
-
-def say(wait: Waits) -> str:
-    """What a volume waits for, in words: the message, the object and the call."""
-    said = wait.message
-    if wait.cause not in (Cause.BUSY, Cause.BACKOFF) and wait.object not in said:
-        said = f"{said} (waiting for {wait.object})"
-    if wait.call and wait.call not in said:
-        said = f"{said} ({'failed' if wait.cause is Cause.BACKOFF else 'needed'}: {wait.call})"
-    return said
 
 
 class ClaimVolumes:
@@ -183,6 +174,21 @@ class ClaimVolumes:
         if missing:
             raise VolumesWait(missing, patient=patient)
         return there
+
+    def reports(self, uid: str) -> list[VolumeWait]:
+        """What each volume of a pod waits for, with its claim named, and since when."""
+        return [replace(each, wait=self._named(uid, each)) for each in self.operations.reports(uid)]
+
+    def _named(self, uid: str, found: VolumeWait) -> Waits:
+        """The wait, about the claim and the volume where it names only how we call them."""
+        spec = self.operations.spec(uid, found.volume)
+        if spec is None or spec.pv is None or spec.claim is None:
+            return found.wait
+        if found.wait.cause not in (Cause.BUSY, Cause.BACKOFF):
+            return found.wait
+        claim = spec.claim["metadata"]
+        about = f'persistentvolumeclaim "{claim.get("namespace")}/{claim.get("name")}"'
+        return replace(found.wait, object=f'{about}, persistentvolume "{spec.spec_name}"')
 
     async def tear_down(self, uid: str) -> None:
         """Take down what a pod has; its containers are gone. Raises OperationFailed."""

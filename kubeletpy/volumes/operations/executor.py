@@ -9,73 +9,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.attach.attached import Attached, not_in_use_yet
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
-from kubeletpy.volumes.on_disk import Found, Outcome, Published
+from kubeletpy.volumes.attach.attached import Attached
+from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
+from kubeletpy.volumes.on_disk import Outcome, Published
 from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operations.backoff import Backoffs
+from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
 from kubeletpy.volumes.operations.model import (
     Facts,
-    Failure,
     Key,
     Kind,
     Operation,
     Plan,
     PodDemand,
     PodMount,
-    Presence,
     Volume,
 )
 from kubeletpy.volumes.operations.outcome import Done, Left, after
 from kubeletpy.volumes.operations.plan import is_there, plan
+from kubeletpy.volumes.operations.protocol import CarryOut, Listener, Surroundings
+from kubeletpy.volumes.operations.reports import ending_waits
+from kubeletpy.volumes.operations.taken_over import taken_over
+from kubeletpy.volumes.operations.waiting import Waiting, WaitTimes, is_busy, words_of
 from kubeletpy.volumes.plugin import VolumePlugin
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF_S = 0.5
-LAST_BACKOFF_S = 122.0
 PATIENCE_S = 5.0
 """How long a pod's sync waits for operations under way; it is woken when they end later."""
-
-
-class Listener(Protocol):
-    """Who is told what became of operations: events, metrics."""
-
-    def ended(
-        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
-    ) -> None:
-        """An operation ended."""
-        ...
-
-    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        """What is wanted and what is there has changed."""
-        ...
-
-
-class Surroundings(Protocol):
-    """What operations ask of the node."""
-
-    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        """Whether a volume is attached."""
-        ...
-
-    def blocked(self, spec: VolumeSpec) -> Waits | None:
-        """What keeps a volume from this node (table sf, 2)."""
-        ...
-
-    def in_use(self) -> frozenset[str] | None:
-        """What the API shows as in use by this node; None: it has not shown the node yet."""
-        ...
 
 
 @dataclass(slots=True)
 class _Running:
     operation: Operation
     task: asyncio.Task[None]
+    begun: float
 
 
 class VolumeOperations:
@@ -85,9 +58,7 @@ class VolumeOperations:
         self,
         plugins: Sequence[VolumePlugin],
         surroundings: Surroundings,
-        carry_out: Callable[
-            [Operation, VolumePlugin, Pod | None, bool, Attached | None], Coroutine[Any, Any, Done]
-        ],
+        carry_out: CarryOut,
         listener: Listener,
         *,
         changed: Callable[[str], None],
@@ -112,16 +83,14 @@ class VolumeOperations:
         self._pods: dict[str, Pod] = {}
         self._actual: dict[str, Volume] = {}
         self._running: dict[Key, _Running] = {}
-        self._failures: dict[tuple[Kind, Key], Failure] = {}
-        self._drivers: dict[tuple[Kind, Key], str] = {}
+        self._backoffs = Backoffs()
         self._plan = Plan()
-        self._told: dict[str, frozenset[tuple[str, Cause, str]]] = {}
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._told: dict[str, frozenset[object]] = {}
+        self._waiting = Waiting()
+        self._times = WaitTimes()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
-        self._in_use: list[str] | None = None
-        self._reported: frozenset[str] | None = None
-        """What of it was written, or is being written; None: nothing by this process."""
+        self._in_use = InUse()
         self._closed = False
         self.leftovers_judged = False
         self.known = asyncio.Event()
@@ -145,23 +114,16 @@ class VolumeOperations:
         await self.known.wait()
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
-        happened = asyncio.Event()
-        self._waiting.setdefault(uid, set()).add(happened)
-        try:
+        with self._waiting.at(uid) as happened, suppress(TimeoutError):
             while True:
                 self._look()
                 waits = self.waits(uid)
-                if not any(wait.cause is Cause.BUSY for wait in waits.values()):
+                if not is_busy(waits):
                     return waits
                 happened.clear()
                 async with asyncio.timeout_at(until):
                     await happened.wait()
-        except TimeoutError:
-            return self.waits(uid)
-        finally:
-            self._waiting[uid].discard(happened)
-            if not self._waiting[uid]:
-                del self._waiting[uid]
+        return self.waits(uid)
 
     async def end(self, uid: str) -> None:
         """Take down all that a pod has.
@@ -173,25 +135,19 @@ class VolumeOperations:
         self.begin_end(uid)
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
-        happened = asyncio.Event()
-        self._waiting.setdefault(uid, set()).add(happened)
-        try:
+        with self._waiting.at(uid) as happened:
             while self.has(uid):
-                failure = self._failure_of(uid)
+                failure = self._backoffs.of_unpublish(uid)
                 if failure is not None:
                     raise OperationFailed(Outcome.UNCERTAIN, failure.message, call=failure.call)
                 happened.clear()
-                async with asyncio.timeout_at(until):
-                    await happened.wait()
-        except TimeoutError:
-            call = next((r.operation.call for r in self._of_pod(uid)), "its turn")
-            raise OperationFailed(
-                Outcome.UNCERTAIN, f"still waiting for {call}", call=call
-            ) from None
-        finally:
-            self._waiting[uid].discard(happened)
-            if not self._waiting[uid]:
-                del self._waiting[uid]
+                try:
+                    async with asyncio.timeout_at(until):
+                        await happened.wait()
+                except TimeoutError:
+                    call = next((r.operation.call for r in self._of_pod(uid)), "its turn")
+                    text = f"still waiting for {call}"
+                    raise OperationFailed(Outcome.UNCERTAIN, text, call=call) from None
         self._demands.pop(uid, None)
         self._pods.pop(uid, None)
         self._told.pop(uid, None)
@@ -213,6 +169,12 @@ class VolumeOperations:
             self._of_pod(uid)
         )
 
+    def spec(self, uid: str, volume: str) -> VolumeSpec | None:
+        """A volume that a pod wants, by its name in the pod."""
+        demand = self._demands.get(uid)
+        found = (spec for spec in demand.specs if spec.pod_volume == volume) if demand else ()
+        return next(iter(found), None)
+
     def published(self, uid: str, spec: VolumeSpec) -> Published | None:
         """A volume as a pod has it; None: it has not."""
         volume = self._actual.get(spec.unique_name)
@@ -229,12 +191,19 @@ class VolumeOperations:
         """Name of each volume of a pod that is not there -> what it waits for."""
         return {name: wait for (of, name), wait in self._plan.waits.items() if of == uid}
 
+    def reports(self, uid: str) -> list[VolumeWait]:
+        """What each volume of a pod waits for, and since when: to be set up or to be taken down."""
+        found = [
+            VolumeWait(name, wait, self._times.of((uid, name)))
+            for name, wait in self.waits(uid).items()
+        ]
+        under_way = [(each.operation, each.begun) for each in self._running.values()]
+        found += ending_waits(uid, self._actual, under_way, self._backoffs.failures)
+        return found
+
     def volumes_in_use(self) -> list[str] | None:
         """For the node's status, about to be written; None: not known yet, the API's list stays."""
-        if self._in_use is None:
-            return None
-        self._reported = frozenset(self._in_use)
-        return list(self._in_use)
+        return self._in_use.report()
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -249,16 +218,16 @@ class VolumeOperations:
                     extra={"plugin": plugin.name, "why": str(error)},
                 )
                 continue
-            self._take_over(plugin, found)
+            for path, why in found.unreadable.items():
+                extra = {"path": path, "why": why}
+                log.warning("left by an earlier agent, unreadable", extra=extra)
+            self._actual = taken_over(self._actual, plugin.name, found)
         self.known.set()
         self.look()
 
     def driver_changed(self, driver: str) -> None:
         """A driver came or went: what failed for it is tried at once, who waits is woken."""
-        for key, of in list(self._drivers.items()):
-            if not driver or of == driver:
-                self._failures.pop(key, None)
-                self._drivers.pop(key)
+        self._backoffs.driver_changed(driver)
         for uid, demand in self._demands.items():
             if demand.waits:
                 self._changed(uid)
@@ -287,19 +256,6 @@ class VolumeOperations:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _take_over(self, plugin: VolumePlugin, found: Found) -> None:
-        for path, why in found.unreadable.items():
-            log.warning("left by an earlier agent, unreadable", extra={"path": path, "why": why})
-        for left in found.published:
-            volume = self._actual.get(left.unique_name) or Volume(left.unique_name, plugin.name)
-            pods = {**volume.pods, left.pod_uid: PodMount(left, Presence.UNCERTAIN, found=True)}
-            self._actual[left.unique_name] = replace(volume, pods=pods)
-        for staged in found.staged:
-            volume = self._actual.get(staged.unique_name) or Volume(staged.unique_name, plugin.name)
-            self._actual[staged.unique_name] = replace(
-                volume, device=Presence.UNCERTAIN, staged=staged, device_found=True
-            )
-
     def _look(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
@@ -313,6 +269,7 @@ class VolumeOperations:
         for operation in made.operations:
             self._start(operation)
         self._plan = made
+        self._times.update(made.waits, now)
         self._wake_at(made.next_at)
         self._tell_in_use()
         self._listener.counted(list(self._demands.values()), self._actual)
@@ -340,56 +297,30 @@ class VolumeOperations:
             attachments,
             blocked,
             {key: running.operation for key, running in self._running.items()},
-            self._failures,
+            self._backoffs.failures,
             frozenset(republished),
             self.leftovers_judged,
         )
 
     def _attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        reported = self._reported is None or spec.unique_name in self._reported
-        if spec.attachable and not reported:
-            # the API may show it from before, while a status without it is on its way
-            return not_in_use_yet(f'volume "{spec.unique_name}"')
-        return self._surroundings.attachment(spec)
+        return self._in_use.unreported(spec) or self._surroundings.attachment(spec)
 
     def _tell_in_use(self) -> None:
         shown = self._surroundings.in_use()
         if shown is None:
             return  # whether what was found on disk is attached is not known
-        for name in shown & self._actual.keys():
-            if not self._actual[name].attachable:
-                self._actual[name] = replace(self._actual[name], attachable=True)
-        wanted = {
-            spec.unique_name
-            for demand in self._demands.values()
-            for spec in demand.specs
-            if spec.attachable
-        }
-        there = {name for name, volume in self._actual.items() if volume.attachable}
-        running = {
-            running.operation.unique_name
-            for running in self._running.values()
-            if running.operation.spec is not None and running.operation.spec.attachable
-        }
-        in_use = sorted(wanted | there | running)
-        if in_use != self._in_use:
-            self._in_use = in_use
+        self._actual |= attachable_as_shown(self._actual, shown)
+        running = [each.operation for each in self._running.values()]
+        if self._in_use.update(self._demands.values(), self._actual, running):
             self._in_use_changed()
 
     def _tell_pods(self) -> None:
         """Wake the pods whose volumes wait for something else now."""
-        by_pod: dict[str, set[tuple[str, Cause, str]]] = {uid: set() for uid in self._demands}
-        for (uid, name), wait in self._plan.waits.items():
-            by_pod[uid].add((name, wait.cause, wait.message))
-        for uid, waits in by_pod.items():
-            told = frozenset(waits)
+        for uid, told in words_of(self._plan.waits, set(self._demands)).items():
             if self._told.get(uid, frozenset()) == told:
                 continue
             self._told[uid] = told
-            if uid in self._waiting:
-                for happened in self._waiting[uid]:
-                    happened.set()
-            elif not any(cause is Cause.BUSY for _, cause, _ in waits):
+            if not self._waiting.happened(uid) and not is_busy(self.waits(uid)):
                 self._changed(uid)
 
     def _wake_at(self, when: float | None) -> None:
@@ -406,7 +337,8 @@ class VolumeOperations:
         task = asyncio.get_running_loop().create_task(
             self._run(operation), name=f"{operation.kind} {operation.unique_name}"
         )
-        self._running[operation.key] = _Running(operation, task)
+        now = asyncio.get_running_loop().time()
+        self._running[operation.key] = _Running(operation, task, now)
 
     async def _run(self, operation: Operation) -> None:
         loop = asyncio.get_running_loop()
@@ -438,9 +370,8 @@ class VolumeOperations:
         self._note(operation, plugin, result, now)
         self._count(operation, failed, now)
         self._listener.ended(operation, pod, now - begun, failed)
-        for happened in self._waiting.get(operation.pod_uid, ()):
-            happened.set()
-        if operation.kind is Kind.UNPUBLISH and operation.pod_uid not in self._waiting:
+        waited = self._waiting.happened(operation.pod_uid)
+        if operation.kind is Kind.UNPUBLISH and not waited:
             self._changed(operation.pod_uid)
         self.look()
 
@@ -456,26 +387,14 @@ class VolumeOperations:
         self._actual[operation.unique_name] = after(before, operation, result, left, now)
 
     def _count(self, operation: Operation, failed: OperationFailed | None, now: float) -> None:
-        key = (operation.kind, operation.key)
-        before = self._failures.get(key)
-        for kind in Kind:  # another operation's success or failure starts its back-off over
-            self._failures.pop((kind, operation.key), None)
-            self._drivers.pop((kind, operation.key), None)
         if failed is None:
+            self._backoffs.ended(operation.kind, operation.key)
             return
-        count = before.count + 1 if before is not None else 1
-        wait = min(FIRST_BACKOFF_S * 2.0 ** min(count - 1, 20), LAST_BACKOFF_S)
-        call = failed.call or operation.call
-        self._failures[key] = Failure(failed.message, call, count, now + wait)
         about = operation.spec or operation.mount or operation.staged
-        self._drivers[key] = about.driver if about is not None else ""
+        failed.call = failed.call or operation.call
+        driver = about.driver if about is not None else ""
+        self._backoffs.failed((operation.kind, operation.key), failed, driver, now)
 
     def _of_pod(self, uid: str) -> list[_Running]:
         under_way = list(self._running.values())
         return [running for running in under_way if running.operation.pod_uid == uid]
-
-    def _failure_of(self, uid: str) -> Failure | None:
-        for (kind, (_, of)), failure in self._failures.items():
-            if kind is Kind.UNPUBLISH and of == uid:
-                return failure
-        return None

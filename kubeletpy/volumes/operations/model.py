@@ -158,6 +158,8 @@ class Failure:
     """How often in a row."""
     retry_at: float
     """By the event loop's clock."""
+    at: float = 0.0
+    """When it failed first in this row, by the same clock."""
 
 
 @dataclass(frozen=True, slots=True)

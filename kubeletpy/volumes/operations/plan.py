@@ -13,6 +13,7 @@ from kubeletpy.api import quantity
 from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
 from kubeletpy.volumes.operations.model import (
     Facts,
+    Failure,
     Kind,
     Operation,
     Plan,
@@ -33,6 +34,11 @@ def plan(
 ) -> Plan:
     """Decide. ``now``: of the event loop's clock."""
     return _Planner(demands, actual, facts, now).plan()
+
+
+def backs_off(about: str, failure: Failure) -> Waits:
+    """An operation failed, and waits for its next try."""
+    return Waits(Cause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
 
 
 def is_there(volume: Volume | None, uid: str) -> bool:
@@ -215,7 +221,7 @@ class _Planner:
         failure = self._facts.failures.get((operation.kind, operation.key))
         if failure is not None and self._now < failure.retry_at:
             self._times.append(failure.retry_at)
-            return Waits(Cause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
+            return backs_off(about, failure)
         self._operations.append(operation)
         return Waits(Cause.BUSY, about, f"{operation.call} is under way", operation.call)
 

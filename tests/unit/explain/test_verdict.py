@@ -17,6 +17,7 @@ from kubeletpy.probes.report import Finding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.trace.names import Call, Step
+from kubeletpy.volumes.claims.model import Cause, VolumeWait, Waits
 from tests.unit.explain.facts import (
     NOW,
     doing,
@@ -381,3 +382,49 @@ def test_a_pod_that_only_the_runtime_knows() -> None:
     assert found.worker.state == "none"
     sentence, _ = verdict(facts(record=None, status=not_ready(), **{"trace": None}))
     assert sentence == "not started yet: its worker has not taken it up"
+
+
+CALL = "NodeStageVolume of driver x"
+CLAIM = 'persistentvolumeclaim "default/data", persistentvolume "pv1"'
+UNDER_WAY = VolumeWait("v", Waits(Cause.BUSY, CLAIM, f"{CALL} is under way", CALL), 40.0)
+BACKS_OFF = VolumeWait("v", Waits(Cause.BACKOFF, CLAIM, "disk is full", CALL, 107.0), 40.0)
+UNATTACHED = VolumeWait(
+    "v",
+    Waits(Cause.NOT_ATTACHED, 'volumeattachment "csi-1"', "not attached yet", "Attach of driver x"),
+    40.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (UNDER_WAY, f"volume v for 1m: {CALL} is under way ({CLAIM})"),
+        (BACKS_OFF, f"volume v for 1m: disk is full (failed: {CALL}) ({CLAIM}); next try in 7s"),
+        (
+            UNATTACHED,
+            "volume v for 1m: not attached yet (waiting for volumeattachment "
+            '"csi-1") (needed: Attach of driver x)',
+        ),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_call_and_the_object_that_a_volume_waits_for(
+    found: VolumeWait, sentence: str, ends: bool
+) -> None:
+    stage = Stage.TERMINATED if ends else Stage.SYNC
+    more: dict[str, Any] = (
+        {"worker": ENDED} if ends else {"status": not_ready(waiting("ContainerCreating"))}
+    )
+    known = facts(
+        volumes=(found,),
+        wall_offset=NOW - 100.0,
+        last_sync=failed(Step.VOLUMES, "the same again", stage),
+        **more,
+    )
+    said, healthy = verdict(known)
+    assert said.endswith(sentence)
+    assert not healthy
+    waits = [wait for wait in explain(known).waits if wait.kind is WaitKind.VOLUME]
+    assert [(wait.subject, wait.call, wait.since) for wait in waits] == [
+        ("v", found.wait.call, NOW - 60.0)
+    ]

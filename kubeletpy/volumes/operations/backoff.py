@@ -1,0 +1,53 @@
+"""When what failed may be tried again. Pure.
+
+Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operations.model import Failure, Key, Kind
+
+FIRST_S = 0.5
+LAST_S = 122.0
+
+Tried = tuple[Kind, Key]
+
+
+class Backoffs:
+    """Failures of operations, by operation and what it has to itself."""
+
+    def __init__(self) -> None:
+        self.failures: dict[Tried, Failure] = {}
+        self._drivers: dict[Tried, str] = {}
+
+    def ended(self, kind: Kind, key: Key) -> Failure | None:
+        """An operation ended, which starts the back-off of others over; how it had failed last."""
+        before = self.failures.get((kind, key))
+        for each in Kind:
+            self.failures.pop((each, key), None)
+            self._drivers.pop((each, key), None)
+        return before
+
+    def failed(self, tried: Tried, error: OperationFailed, driver: str, now: float) -> None:
+        """An operation ended and failed; ``now`` of the event loop's clock."""
+        before = self.ended(*tried)
+        count = before.count if before is not None else 0
+        since = before.at if before is not None else now
+        wait = min(FIRST_S * 2.0 ** min(count, 20), LAST_S)
+        self.failures[tried] = Failure(error.message, error.call, count + 1, now + wait, since)
+        self._drivers[tried] = driver
+
+    def driver_changed(self, driver: str) -> None:
+        """What failed for a driver (empty: for any) may be tried at once."""
+        for tried, of in list(self._drivers.items()):
+            if not driver or of == driver:
+                self.failures.pop(tried, None)
+                self._drivers.pop(tried)
+
+    def of_unpublish(self, uid: str) -> Failure | None:
+        """Why a volume could not be taken from a pod."""
+        for (kind, (_, of)), failure in self.failures.items():
+            if kind is Kind.UNPUBLISH and of == uid:
+                return failure
+        return None

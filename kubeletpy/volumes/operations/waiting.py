@@ -1,0 +1,75 @@
+"""Who waits for the volumes of a pod, for what, and since when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from kubeletpy.volumes.claims.model import Cause, Waits
+
+Of = tuple[str, str]
+"""Pod uid, name of its volume."""
+
+
+class Waiting:
+    """Tasks that wait until something happened to a pod's volumes."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._waiting
+
+    @contextmanager
+    def at(self, uid: str) -> Iterator[asyncio.Event]:
+        """An event that is set when something happened."""
+        happened = asyncio.Event()
+        self._waiting.setdefault(uid, set()).add(happened)
+        try:
+            yield happened
+        finally:
+            self._waiting[uid].discard(happened)
+            if not self._waiting[uid]:
+                del self._waiting[uid]
+
+    def happened(self, uid: str) -> bool:
+        """Wake who waits for a pod; whether somebody does."""
+        for each in self._waiting.get(uid, ()):
+            each.set()
+        return uid in self._waiting
+
+
+class WaitTimes:
+    """Since when each volume waits for what it waits for."""
+
+    def __init__(self) -> None:
+        self._since: dict[Of, tuple[object, float]] = {}
+
+    def update(self, waits: Mapping[Of, Waits], now: float) -> None:
+        """These are all the waits there are."""
+        since = {}
+        for of, wait in waits.items():
+            # the tries of one call, and the times between them, are one wait
+            about = wait.call or (wait.cause, wait.object)
+            known = self._since.get(of)
+            since[of] = known if known is not None and known[0] == about else (about, now)
+        self._since = since
+
+    def of(self, of: Of) -> float | None:
+        """The event loop's seconds."""
+        found = self._since.get(of)
+        return None if found is None else found[1]
+
+
+def words_of(waits: Mapping[Of, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
+    """What each pod's volumes wait for, to be compared."""
+    words: dict[str, set[object]] = {uid: set() for uid in uids}
+    for (uid, name), wait in waits.items():
+        words[uid].add((name, wait.cause, wait.message))
+    return {uid: frozenset(each) for uid, each in words.items()}
+
+
+def is_busy(waits: Mapping[str, Waits]) -> bool:
+    """Whether something is under way."""
+    return any(wait.cause is Cause.BUSY for wait in waits.values())
