@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubeletpy.agent.outside import Machine
+from kubeletpy.cgroups.setup import memory_qos
+from kubeletpy.cgroups.values import unreserved_memory
 from kubeletpy.config import KubeletSettings
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
@@ -29,6 +31,13 @@ def runtime_settings(settings: KubeletSettings, machine: Machine, root: Path) ->
         cgroup_v2=kernel.cgroup_v2,
         swap_controller=kernel.swap_controller,
         hugepage_sizes=kernel.hugepage_sizes,
+        memory_qos=memory_qos(
+            settings,
+            cgroup_v2=kernel.cgroup_v2,
+            allocatable=unreserved_memory(
+                facts.memory_bytes, (settings.kube_reserved, settings.system_reserved)
+            ),
+        ),
         thermal_throttle_paths=kernel.thermal_throttle_paths,
         stop_signals=settings.feature_gates.enabled("ContainerStopSignals"),
     )

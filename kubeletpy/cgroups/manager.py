@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.cgroups.values import burstable_cpu
+from kubeletpy.cgroups.values import burstable_cpu, memory_kept
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, node_reference
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
@@ -56,6 +56,11 @@ class PodCgroups:
         """uid -> path of every pod's cgroup that is known to be there."""
         self._cpu: dict[str, int] = {}
         """uid -> what the pod adds to the Burstable group, in thousandths of a core."""
+        self._memory: dict[str, tuple[int, int]] = {}
+        """uid -> bytes that a Guaranteed, and that a Burstable pod requests (MemoryQoS)."""
+        self._kept: tuple[int, int] | None = None
+        self._told: dict[str, str] = {}
+        """What was said last of each of the node's limits."""
         self._counted_all = False
         self._orphans_known = False
         """Whether the first housekeeping pass is over: before it ``in_use`` can not know."""
@@ -85,7 +90,7 @@ class PodCgroups:
             self._tree.limit_again(pod)
             return
         self._remember(pod)
-        self._refresh_burstable()
+        self._refresh_groups()
         if not there:
             with self._timed("create"):
                 self._tree.create_pod(pod)
@@ -95,7 +100,14 @@ class PodCgroups:
         """A pod that runs asks for something else than before."""
         self._cpu.pop(pod.uid, None)
         self._remember(pod)
-        self._refresh_burstable()
+        self._refresh_groups()
+        try:
+            self._tree.protect_pod(pod)
+        except CgroupError as error:
+            log.warning(
+                "the memory that is kept for a resized pod is not what it requests",
+                extra={"pod": pod.key, "why": str(error)},
+            )
 
     async def destroy(self, pod: Pod) -> None:
         """Remove the pod's cgroup, killing what is left in it. Raises CgroupError."""
@@ -112,8 +124,9 @@ class PodCgroups:
             self._removing.discard(uid)
         self._paths.pop(uid, None)
         self._tree.forget(path)
-        if self._cpu.pop(uid, 0):
-            self._refresh_burstable()
+        cpu, memory = self._cpu.pop(uid, 0), self._memory.pop(uid, None)
+        if cpu or memory is not None:
+            self._refresh_groups()
 
     async def _remove_tree(self, path: str) -> None:
         wait = FIRST_WAIT_S
@@ -130,26 +143,28 @@ class PodCgroups:
     # -- groups ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Limit the node's groups, and refresh them each minute, until cancelled."""
+        """Limit the node's groups, and refresh them each minute, until cancelled.
+
+        Limits are set each time: a cgroup that was not there may have come, and whoever made it
+        again (a service that was restarted) did not know them.
+        """
         self._paths.update(self._tree.found_pods())
-        self._limit_reserved()
-        enforced = False
         while True:
-            if not enforced:
-                enforced = self._limit_node()
+            self._limit_reserved()
+            self._limit_node()
             await asyncio.sleep(REFRESH_S)
             self._refresh()
 
-    def _limit_node(self) -> bool:
+    def _limit_node(self) -> None:
         kubepods = self._tree.names.kubepods
         try:
             self._tree.limit_node()
         except CgroupError as error:
-            message = f'Failed to update Node Allocatable Limits "{kubepods}": {error}'
-            self._failed(message)
-            return False
-        self._enforced("Updated Node Allocatable limit across pods")
-        return True
+            what = f'Failed to update Node Allocatable Limits "{kubepods}"'
+            self._told.pop(kubepods, None)  # the pods may use more than that: told at each try
+            self._failed(kubepods, f"{what}: {error}")
+        else:
+            self._enforced(kubepods, "Updated Node Allocatable limit across pods")
 
     def _limit_reserved(self) -> None:
         for reserved in self._tree.options.reserved:
@@ -157,14 +172,16 @@ class PodCgroups:
                 self._tree.limit_reserved(reserved)
             except CgroupError as error:
                 what = f'{reserved.what} Cgroup Limits on "{reserved.path}"'
-                self._failed(f"Failed to enforce {what}: {error}")
-                continue
-            kind = reserved.what.removesuffix(" Compressible").lower()
-            self._enforced(f"Updated limits on {kind} cgroup {reserved.path}")
+                self._failed(reserved.what, f"Failed to enforce {what}: {error}")
+            else:
+                kind = reserved.what.removesuffix(" Compressible").lower()
+                self._enforced(reserved.what, f"Updated limits on {kind} cgroup {reserved.path}")
 
     def _refresh(self) -> None:
         """Count again who is there: what was lost or missed since is set right."""
         self._cpu.clear()
+        self._memory.clear()
+        self._kept = None  # written again, whoever may have changed it
         for pod in self._active_pods():
             self._remember(pod)
         self._counted_all = True
@@ -172,17 +189,39 @@ class PodCgroups:
             self._tree.prepare()
         except CgroupError as error:
             log.warning("cgroups of pods are not as they should be", extra={"why": str(error)})
-        self._refresh_burstable()
+        self._refresh_groups()
         self._paths = {**self._tree.found_pods(), **self._paths}
         self._sweep_now()
 
     def _remember(self, pod: Pod) -> None:
         try:
-            added = burstable_cpu(pod)
+            added, memory = burstable_cpu(pod), memory_kept(pod)
         except ValueError:  # reported on the pod itself when its own cgroup is made
             return
         if added:
             self._cpu[pod.uid] = added
+        if any(memory):
+            self._memory[pod.uid] = memory
+
+    def _refresh_groups(self) -> None:
+        self._refresh_burstable()
+        if (qos := self._tree.options.pods.memory_qos) is None:
+            return
+        found = self._memory.values() if qos.tiered else ()
+        guaranteed, burstable = sum(g for g, _ in found), sum(b for _, b in found)
+        if not self._counted_all and qos.tiered:  # as cpu: nothing is taken away yet
+            before = self._tree.protected() if self._kept is None else self._kept
+            guaranteed, burstable = max(guaranteed, before[0]), max(burstable, before[1])
+        if (guaranteed, burstable) == self._kept:
+            return
+        try:
+            self._tree.protect(guaranteed, burstable)
+        except CgroupError as error:
+            log.warning("memory that pods request is not kept for them", extra={"why": str(error)})
+            return
+        self._kept = guaranteed, burstable
+        self._metrics.memory_min.set(guaranteed)
+        self._metrics.memory_low.set(burstable)
 
     def _refresh_burstable(self) -> None:
         # after a start pods are found one by one: until all were counted nothing is taken away
@@ -228,13 +267,16 @@ class PodCgroups:
 
     # -- telling -----------------------------------------------------------------------------
 
-    def _enforced(self, message: str) -> None:
-        self._recorder.event(self._node, NORMAL, Reason.NODE_ALLOCATABLE_ENFORCED, message)
+    def _enforced(self, what: str, message: str) -> None:
+        self._tell(what, NORMAL, Reason.NODE_ALLOCATABLE_ENFORCED, message)
 
-    def _failed(self, message: str) -> None:
-        self._recorder.event(
-            self._node, WARNING, Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message
-        )
+    def _failed(self, what: str, message: str) -> None:
+        self._tell(what, WARNING, Reason.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message)
+
+    def _tell(self, what: str, kind: EventType, reason: Reason, message: str) -> None:
+        if self._told.get(what) != message:
+            self._recorder.event(self._node, kind, reason, message)
+        self._told[what] = message
 
     @contextmanager
     def _timed(self, operation: str) -> Iterator[None]:

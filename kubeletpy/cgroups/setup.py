@@ -14,6 +14,7 @@ from kubeletpy.cgroups.names import parse_root as parse_cgroup_root
 from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
 from kubeletpy.cgroups.values import PodCgroupSettings, kubepods_group, reserved_group
 from kubeletpy.config import KubeletSettings
+from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
@@ -63,6 +64,7 @@ def make_tree(
             cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),
             pids_limit=settings.pod_pids_limit,
             hugepage_sizes=kernel.hugepage_sizes,
+            memory_qos=memory_qos(settings, cgroup_v2=kernel.cgroup_v2),
         ),
         kubepods=kubepods_group(
             capacity,
@@ -108,6 +110,19 @@ async def set_up(
     return make_tree(settings, kernel, driver, capacity=capacity, reserved_cpus=reserved_cpus)
 
 
+def memory_qos(
+    settings: KubeletSettings, *, cgroup_v2: bool, allocatable: int = 0
+) -> MemoryQoS | None:
+    """What is to be told the kernel about pods' memory; ``allocatable`` in bytes."""
+    if not (cgroup_v2 and settings.feature_gates.enabled("MemoryQoS")):
+        return None
+    return MemoryQoS(
+        settings.memory_reservation_policy == "TieredReservation",
+        settings.memory_throttling_factor,
+        allocatable,
+    )
+
+
 def _reserved(settings: KubeletSettings, kernel: KernelFacts) -> Iterator[ReservedCgroup]:
     kinds = (
         ("system", settings.system_reserved_cgroup, settings.system_reserved),
@@ -119,6 +134,9 @@ def _reserved(settings: KubeletSettings, kernel: KernelFacts) -> Iterator[Reserv
                 continue
             what = f"{kind.capitalize()} Reserved{' Compressible' if suffix else ''}"
             resources = reserved_group(
-                amounts, compressible=bool(suffix), hugepage_sizes=kernel.hugepage_sizes
+                amounts,
+                compressible=bool(suffix),
+                hugepage_sizes=kernel.hugepage_sizes,
+                keep_memory=settings.feature_gates.enabled("MemoryQoS"),
             )
             yield ReservedCgroup(what, parse_existing(path), resources)

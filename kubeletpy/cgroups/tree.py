@@ -19,7 +19,10 @@ from kubeletpy.cgroups.values import (
     PodCgroupSettings,
     best_effort_group,
     burstable_group,
+    kept_group,
     pod_resources,
+    protection,
+    taken_last_group,
     weight_to_shares,
 )
 from kubeletpy.host.kernel_text import number
@@ -96,6 +99,25 @@ class CgroupTree:
             return
         self.files.write(self.names.group(QoSClass.BURSTABLE), wanted)
         self._burstable_shares = shares
+
+    def protect(self, guaranteed: int, burstable: int) -> None:
+        """Keep what pods of both classes request together, in bytes. Raises CgroupError."""
+        self.files.write(self.names.kubepods, kept_group(guaranteed, burstable))
+        self.files.write(self.names.group(QoSClass.BURSTABLE), taken_last_group(burstable))
+
+    def protected(self) -> tuple[int, int]:
+        """Bytes that are kept for Guaranteed and for Burstable pods now; 0 for what is not told."""
+        both = number(self.files.read(self.names.kubepods, "memory", "memory.min")) or 0
+        burstable = self.names.group(QoSClass.BURSTABLE)
+        low = number(self.files.read(burstable, "memory", "memory.low")) or 0
+        return max(both - low, 0), low
+
+    def protect_pod(self, pod: Pod) -> None:
+        """Keep what a pod requests now. Raises CgroupError."""
+        try:
+            self.files.write(self.pod_path(pod), protection(pod, self.options.pods))
+        except ValueError as error:
+            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
 
     def pod_path(self, pod: Pod) -> str:
         """The pod's cgroup, in the driver's form. Raises CgroupError: no name can be made of it."""

@@ -16,6 +16,7 @@ from kubeletpy.pods.cgroup_units import (
     cpu_shares,
     hugepage_limits,
 )
+from kubeletpy.pods.memory_qos import MemoryQoS, of_request
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import (
@@ -41,6 +42,10 @@ class CgroupResources:
     period_us: int | None = None
     memory: int | None = None
     """Bytes."""
+    memory_min: int | None = None
+    """Bytes that are kept; cgroup v2 only, as the next."""
+    memory_low: int | None = None
+    """Bytes that are taken last."""
     pids: int | None = None
     hugepages: Mapping[str, int] = field(default_factory=dict)
     """Bytes by page size as cgroups name it: ``2MB``."""
@@ -55,6 +60,8 @@ class PodCgroupSettings:
     pids_limit: int = NO_LIMIT
     """podPidsLimit; not positive: none but the node's."""
     hugepage_sizes: tuple[str, ...] = ()
+    memory_qos: MemoryQoS | None = None
+    """None: gate MemoryQoS is off, or this is no cgroup v2."""
 
 
 def shares_to_weight(shares: int) -> int:
@@ -95,6 +102,10 @@ def v2_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
         yield "cpu", "cpu.max", f"{quota}{period}"
     if resources.memory:
         yield "memory", "memory.max", _or_max(resources.memory)
+    if resources.memory_min is not None:
+        yield "memory", "memory.min", str(resources.memory_min)
+    if resources.memory_low is not None:
+        yield "memory", "memory.low", str(resources.memory_low)
     if resources.pids:
         yield "pids", "pids.max", _or_max(resources.pids)
     for size, limit in resources.hugepages.items():
@@ -124,6 +135,7 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
         quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
     if guaranteed or limited(pod, "memory"):
         memory = whole(limits["memory"]) if "memory" in limits else 0
+    protected = of_request(settings.memory_qos, quality, _memory_request(pod))
     return CgroupResources(
         shares=cpu_shares(milli(requests, "cpu")),
         quota_us=quota,
@@ -131,6 +143,8 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
         memory=memory,
         pids=pids,
         hugepages=hugepages,
+        memory_min=protected.minimum,
+        memory_low=protected.low,
     )
 
 
@@ -164,32 +178,43 @@ def kubepods_group(
         cpu -= reserved_cpus * 1000
     else:
         cpu -= sum(milli_value(entry.get("cpu", "0")) for entry in taken)
-    memory = value(capacity["memory"])
-    memory -= sum(value(entry.get("memory", "0")) for entry in taken)
+    memory = unreserved_memory(value(capacity["memory"]), taken)
     pids = max_pids - sum(value(entry.get("pid", "0")) for entry in taken)
     pages = hugepage_limits({n: parse(q) for n, q in capacity.items()})
     return CgroupResources(
         shares=cpu_shares(max(cpu, 0)),
-        memory=max(memory, 0),
+        memory=memory,
         pids=max(pids, 0) if max_pids > 0 else None,
         hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
     )
 
 
+def unreserved_memory(capacity: int, reserved: Iterable[Mapping[str, str]]) -> int:
+    """Bytes that are left for pods, without regard to eviction thresholds. Raises ValueError."""
+    return max(capacity - sum(value(entry.get("memory", "0")) for entry in reserved), 0)
+
+
 def reserved_group(
-    reserved: Mapping[str, str], *, compressible: bool, hugepage_sizes: Iterable[str] = ()
+    reserved: Mapping[str, str],
+    *,
+    compressible: bool,
+    hugepage_sizes: Iterable[str] = (),
+    keep_memory: bool = False,
 ) -> CgroupResources:
     """The cgroup of what systemReserved or kubeReserved is meant for. Raises ValueError.
 
-    ``compressible``: cpu only, which can be taken back without killing anything.
+    ``compressible``: cpu only, which can be taken back without killing anything. ``keep_memory``
+    (gate MemoryQoS): its memory is kept for it.
     """
     shares = cpu_shares(milli_value(reserved["cpu"])) if "cpu" in reserved else None
     if compressible:
         return CgroupResources(shares=shares)
     pages = hugepage_limits({n: parse(q) for n, q in reserved.items()})
+    memory = value(reserved["memory"]) if "memory" in reserved else None
     return CgroupResources(
         shares=shares,
-        memory=value(reserved["memory"]) if "memory" in reserved else None,
+        memory=memory,
+        memory_min=memory if keep_memory else None,
         pids=value(reserved["pid"]) if "pid" in reserved else None,
         hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
     )
@@ -200,6 +225,39 @@ def burstable_cpu(pod: Pod) -> int:
     if qos_class(pod) is not QoSClass.BURSTABLE:
         return 0
     return milli(pod_requests(pod), "cpu")
+
+
+def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
+    """What is said of a pod's memory when its request has changed. Raises ValueError."""
+    found = of_request(settings.memory_qos, qos_class(pod), _memory_request(pod))
+    return CgroupResources(memory_min=found.minimum, memory_low=found.low)
+
+
+def memory_kept(pod: Pod) -> tuple[int, int]:
+    """What a pod adds to the groups: bytes that Guaranteed and that Burstable pods request.
+
+    Raises ValueError.
+    """
+    request, quality = _memory_request(pod), qos_class(pod)
+    return (
+        request if quality is QoSClass.GUARANTEED else 0,
+        request if quality is QoSClass.BURSTABLE else 0,
+    )
+
+
+def kept_group(guaranteed: int, burstable: int) -> CgroupResources:
+    """All pods together: a group has to keep what its children are to keep."""
+    return CgroupResources(memory_min=guaranteed + burstable)
+
+
+def taken_last_group(burstable: int) -> CgroupResources:
+    """The group of Burstable pods."""
+    return CgroupResources(memory_low=burstable)
+
+
+def _memory_request(pod: Pod) -> int:
+    requests = pod_requests(pod)
+    return whole(requests["memory"]) if "memory" in requests else 0
 
 
 def milli(amounts: Amounts, name: str) -> int:

@@ -28,6 +28,14 @@ class NodeMetrics:
             "Time that work on cgroups took: create, update, destroy.",
             "operation_type",
         )
+        self.memory_min = families.gauge(
+            "kubelet_memory_qos_node_memory_min_bytes",
+            "Memory that is kept for Guaranteed pods (MemoryQoS).",
+        )
+        self.memory_low = families.gauge(
+            "kubelet_memory_qos_node_memory_low_bytes",
+            "Memory that is taken last from Burstable pods (MemoryQoS).",
+        )
         self.startup_pre_kubelet_duration = families.gauge(
             "kubelet_node_startup_pre_kubelet_duration_seconds",
             "Time from the machine's boot to the start of this process.",

@@ -72,6 +72,7 @@ resources: cpu quota = - | pods/cgroup_units MIN_QUOTA_US | -
 resources: min status limits = status/reported_resources MIN_MILLI_LIMIT | MIN_MILLI_REQUEST
 resources: oom_score_adj = runtime_manager/resources GUARANTEED_OOM_SCORE | - | - | - | - | -
 resources: kubelet oom_score_adj = guards/at_start DEFAULT_OOM_SCORE_ADJ
+resources: memory.high (MemoryQoS) = -
 resources: QoS cgroup update = cgroups/manager REFRESH_S
 resources: resize retry = allocation/manager FIRST_RETRY_S | allocation/manager RETRY_S
 volumes: path limits = volumes/paths MAX_FILE_NAME | volumes/paths MAX_PATH

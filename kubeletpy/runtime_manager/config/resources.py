@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
+from kubeletpy.pods import memory_qos
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import QoSClass, is_critical, is_node_critical, qos_class
@@ -65,6 +66,10 @@ def container_resources(
         for size in settings.hugepage_sizes
     )
     _limit_swap(resources, pod, container, settings)
+    request, limit = (whole(each.get("memory", _ZERO)) for each in (requests, limits))
+    files = memory_qos.container_files(settings.memory_qos, qos_class(pod), request, limit)
+    for name, text in files.items():
+        resources.unified[name] = text
     return resources
 
 

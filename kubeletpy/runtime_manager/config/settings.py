@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubeletpy.pods.memory_qos import MemoryQoS
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
@@ -37,5 +39,7 @@ class RuntimeSettings:
     thermal_throttle_paths: tuple[str, ...] = ()
     """Those /sys/devices/system/cpu/cpuN/thermal_throttle that exist: hidden from containers."""
     selinux_enabled: bool = False
+    memory_qos: MemoryQoS | None = None
+    """None: gate MemoryQoS is off, or the node has no cgroup v2."""
     stop_signals: bool = False
     """Gate ContainerStopSignals: lifecycle.stopSignal is handed to the runtime."""

@@ -22,6 +22,8 @@ V2 = (
     "cpu.max",
     "memory.max",
     "memory.current",
+    "memory.min",
+    "memory.low",
     "pids.max",
     "hugetlb.2MB.max",
     "cgroup.subtree_control",

@@ -15,6 +15,7 @@ from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
 from kubeletpy.cgroups.values import CgroupResources, PodCgroupSettings
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import Pod
 from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 from tests.unit.cgroups.pods import container, fixed, pod
@@ -26,13 +27,13 @@ GROUP = "/kubepods/burstable"
 class Node:
     """The manager with all it stands on."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root: Path, *, memory_qos: MemoryQoS | None = None, **options: Any) -> None:
         files = LookAlike.at(root)
         self.tree = CgroupTree(
             files,
             TreeOptions(
                 names=PodCgroupNames(),
-                pods=PodCgroupSettings(pids_limit=50),
+                pods=PodCgroupSettings(pids_limit=50, memory_qos=memory_qos),
                 kubepods=CgroupResources(shares=2048, memory=1 << 30),
                 **options,
             ),
@@ -218,3 +219,96 @@ async def test_killed_processes_are_waited_for(node: Node, monkeypatch: pytest.M
         node.cgroups.ensure(made)
     await removal
     assert not node.cgroups.exists(made)
+
+
+def test_limits_that_were_lost_or_could_not_be_set_are_set_again(tmp_path: Path) -> None:
+    root = v1_machine(tmp_path / "fs")
+    reserved = (ReservedCgroup("Kube Reserved", "/daemons", CgroupResources(memory=1 << 20)),)
+    files = {
+        path: root / "memory" / path / "memory.limit_in_bytes" for path in ("daemons", "kubepods")
+    }
+
+    async def scenario() -> Node:
+        node = Node(root, reserved=reserved)
+        node.tree.prepare()
+        task = asyncio.create_task(node.cgroups.run())
+        await asyncio.sleep(90)
+        node.files.create("/daemons", CgroupResources())  # its service has come
+        await asyncio.sleep(60)
+        assert text(files["daemons"]) == str(1 << 20)
+        for file in files.values():
+            file.write_text("9223372036854771712")
+        await asyncio.sleep(60)
+        task.cancel()
+        return node
+
+    node = run(scenario())
+    assert (text(files["daemons"]), text(files["kubepods"])) == (str(1 << 20), str(1 << 30))
+    assert [event.partition(":")[0] for event in node.events] == [
+        "Warning FailedNodeAllocatableEnforcement",
+        "Normal NodeAllocatableEnforced",
+        "Normal NodeAllocatableEnforced",
+    ]
+
+
+class Kept:
+    """A v2 node with MemoryQoS."""
+
+    def __init__(self, root: Path, qos: MemoryQoS | None) -> None:
+        self.node = Node(v2_machine(root) if not root.exists() else root, memory_qos=qos)
+        self.node.tree.prepare()
+
+    def groups(self) -> tuple[str, str]:
+        file = self.node.file
+        return file("", "/kubepods", "memory.min"), file("", GROUP, "memory.low")
+
+    def pod(self, path: str) -> tuple[str, str]:
+        return self.node.file("", path, "memory.min"), self.node.file("", path, "memory.low")
+
+
+async def test_what_pods_request_is_kept(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
+    burstable = kept.node.add(pod(container("1", "1Ki"), uid="b"))
+    kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    kept.node.add(pod(uid="e"))
+    assert kept.groups() == ("3072", "1024")
+    assert kept.pod(f"{GROUP}/podb") == ("", "1024")
+    assert kept.pod("/kubepods/podg") == ("2048", "")
+    assert kept.pod("/kubepods/besteffort/pode") == ("", "")
+    shown = kept.node.metrics.render().decode()
+    assert "kubelet_memory_qos_node_memory_min_bytes 2048\n" in shown
+    assert "kubelet_memory_qos_node_memory_low_bytes 1024\n" in shown
+    resized = pod(container("1", "4Ki"), uid="b")
+    kept.node.pods[0] = resized
+    kept.node.cgroups.resized(resized)
+    assert (kept.groups(), kept.pod(f"{GROUP}/podb")) == (("6144", "4096"), ("", "4096"))
+    kept.node.cgroups._refresh()
+    kept.node.pods.remove(resized)
+    await kept.node.cgroups.destroy(burstable)
+    assert kept.groups() == ("2048", "0")
+
+
+async def test_a_start_keeps_what_is_kept_until_all_pods_are_counted(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
+    kept.node.add(pod(container("1", "1Ki"), uid="b"))
+    kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    again = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
+    again.node.pods = list(kept.node.pods)
+    again.node.cgroups.ensure(again.node.pods[0])
+    assert again.groups() == ("3072", "1024")
+    again.node.pods.pop()
+    again.node.cgroups._refresh()
+    assert again.groups() == ("1024", "1024")
+
+
+@pytest.mark.parametrize(("qos", "groups"), [(MemoryQoS(), ("0", "0")), (None, ("3072", "1024"))])
+async def test_without_the_policy_it_is_taken_back(
+    tmp_path: Path, qos: MemoryQoS | None, groups: tuple[str, str]
+) -> None:
+    kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
+    kept.node.add(pod(container("1", "1Ki"), uid="b"))
+    kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
+    again = Kept(tmp_path / "fs", qos)
+    again.node.pods = list(kept.node.pods)
+    again.node.cgroups.ensure(again.node.pods[0])
+    assert again.groups() == groups

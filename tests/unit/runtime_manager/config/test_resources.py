@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
+from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.resources import amounts
 from kubeletpy.runtime_manager.config.resources import container_resources, oom_score_adj
@@ -179,3 +180,14 @@ def test_swap_on_cgroup_v1_is_the_memory_limit() -> None:
     v1 = replace(SETTINGS, swap_controller=True)
     assert of(v1, **asks({}, MEMORY_1G)).memory_swap_limit_in_bytes == GIB
     assert of(v1).memory_swap_limit_in_bytes == 0
+
+
+def test_memory_qos() -> None:
+    fields = asks({"memory": "1Gi"}, {"memory": "2Gi"})
+    v2 = replace(SETTINGS, cgroup_v2=True, memory_qos=MemoryQoS(tiered=True))
+    assert dict(of(v2, **fields).unified) == {
+        "memory.oom.group": "1",
+        "memory.low": str(GIB),
+        "memory.high": "2040107008",
+    }
+    assert "memory.low" not in of(replace(v2, memory_qos=None), **fields).unified

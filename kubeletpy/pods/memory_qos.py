@@ -1,0 +1,73 @@
+"""What the kernel is told about memory that containers count on, and about when to slow them down.
+
+Pure. Feature gate MemoryQoS, on cgroup v2 only. Source: docs/reference/behaviour-resources.md, rj:
+MemoryQoS; docs/reference/constants.csv: resources: memory.high (MemoryQoS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kubeletpy.pods.qos import QoSClass
+
+PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQoS:
+    """What the configuration says; where there is none the gate is off, or this is no cgroup v2."""
+
+    tiered: bool = False
+    """memoryReservationPolicy TieredReservation: what pods request is kept for them."""
+    throttling_factor: float = 0.9
+    allocatable: int = 0
+    """Bytes that pods may have on this node: the limit of a container that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Bytes that are kept (min), and that are taken last (low). None: nothing is said."""
+
+    minimum: int | None = None
+    low: int | None = None
+
+
+def of_request(qos: MemoryQoS | None, quality: QoSClass, request: int) -> Protection:
+    """What a pod of a class is protected with that requests so many bytes."""
+    if qos is None or not qos.tiered or request <= 0:
+        return Protection()
+    if quality is QoSClass.GUARANTEED:
+        return Protection(minimum=request)
+    return Protection(low=request)
+
+
+def container_files(
+    qos: MemoryQoS | None, quality: QoSClass, request: int, limit: int
+) -> Mapping[str, str]:
+    """Files of a container's cgroup with their texts; ``request`` and ``limit`` in bytes, 0: none.
+
+    With policy None the protections are written as 0, so that what was there before goes.
+    """
+    if qos is None:
+        return {}
+    files: dict[str, str] = {}
+    protection = of_request(qos, quality, request)
+    if protection == Protection():
+        protection = Protection(0, 0)
+    if protection.minimum is not None:
+        files["memory.min"] = str(protection.minimum)
+    if protection.low is not None:
+        files["memory.low"] = str(protection.low)
+    if high := throttled_from(qos, request, limit):
+        files["memory.high"] = str(high)
+    return files
+
+
+def throttled_from(qos: MemoryQoS, request: int, limit: int) -> int:
+    """memory.high of a container; 0: none, its request is its limit or leaves no room."""
+    most = limit or qos.allocatable
+    if request == limit or most <= 0:
+        return 0
+    high = int((request + (most - request) * qos.throttling_factor) // PAGE) * PAGE
+    return high if high > request else 0
