@@ -1,0 +1,150 @@
+"""What is read off a pod's records in the runtime, and what they say of restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.restart_rules import (
+    could_restart_all,
+    init_container_failed,
+    restart_after_exit,
+    restart_all_active,
+    restart_allowed,
+)
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    SandboxStatus,
+)
+
+
+def record(name: str, state: str = "running", exit_code: int = 0, **more: Any) -> ContainerStatus:
+    given = {"id": f"{name}-id", "name": name, "state": ContainerState(state), "sandbox_id": "s"}
+    return ContainerStatus(**{**given, "created_at": 0, "exit_code": exit_code, **more})
+
+
+def has(*records: ContainerStatus, sandboxes: tuple[SandboxStatus, ...] = ()) -> PodRuntimeStatus:
+    return PodRuntimeStatus("u", "p", "d", sandboxes, records)
+
+
+def pod(*containers: Any, **spec: Any) -> Pod:
+    meta = {"name": "p", "namespace": "d", "uid": "u"}
+    return Pod({"metadata": meta, "spec": {"containers": list(containers), **spec}})  # type: ignore[typeddict-item]
+
+
+def test_records_are_found_by_name_and_id() -> None:
+    newest, older = record("a", id="2"), record("a", id="1")
+    status = has(record("b"), newest, older)
+    assert status.newest("a") is newest
+    assert status.by_id("1") is older
+    assert (status.newest("x"), status.by_id("x")) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "empty"),
+    [
+        (has(), True),
+        (has(record("a")), False),
+        (has(sandboxes=(SandboxStatus(id="s", ready=False),)), False),
+    ],
+)
+def test_empty(status: PodRuntimeStatus, empty: bool) -> None:
+    assert status.empty is empty
+
+
+@pytest.mark.parametrize(
+    ("ready", "source"), [((), ""), ((False,), ""), ((False, True), "file"), ((True,), "file")]
+)
+def test_what_sandboxes_say(ready: tuple[bool, ...], source: str) -> None:
+    every = tuple(
+        SandboxStatus(id="s", ready=each, source="file" if each else "") for each in ready
+    )
+    status = has(sandboxes=every)
+    assert (status.has_ready_sandbox, status.source) == (any(ready), source)
+
+
+def test_running_containers() -> None:
+    running = record("a")
+    assert has(running, record("b", "exited")).running_containers == (running,)
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "own", "allowed"),
+    [
+        ("Always", None, True),
+        ("Never", None, False),
+        ("Never", "Always", True),
+        ("Always", "Never", False),
+        ("OnFailure", None, True),
+    ],
+)
+def test_who_may_start_again_without_an_exit_code(
+    of_pod: str, own: str | None, allowed: bool
+) -> None:
+    container: Any = {"name": "a", **({"restartPolicy": own} if own else {})}
+    assert restart_allowed(pod(container, restartPolicy=of_pod), container) is allowed
+
+
+def rules(action: str, *values: int, operator: str = "In") -> dict[str, Any]:
+    rule = {"action": action, "exitCodes": {"operator": operator, "values": list(values)}}
+    return {"restartPolicyRules": [rule]}
+
+
+@pytest.mark.parametrize(
+    ("container", "code", "restarts"),
+    [
+        ({"restartPolicy": "Never", **rules("Restart", 3)}, 3, True),
+        ({"restartPolicy": "Never", **rules("Restart", 3)}, 4, False),
+        ({"restartPolicy": "Never", **rules("Restart", 3, operator="NotIn")}, 4, True),
+        ({"restartPolicy": "Never", **rules("Restart", 3, operator="NotIn")}, 3, False),
+        ({"restartPolicy": "Never", **rules("Restart", 3, operator="Like")}, 3, False),
+        ({"restartPolicy": "Never", **rules("RestartAllContainers", 3)}, 3, True),
+        # rules without a policy of the container's own are not looked at
+        (rules("Restart", 3), 3, False),
+        ({"restartPolicy": "OnFailure"}, 0, False),
+        ({"restartPolicy": "OnFailure"}, 1, True),
+        ({"restartPolicy": "OnFailure"}, -1, True),
+        ({"restartPolicy": "Sometimes"}, 1, False),
+    ],
+)
+def test_an_exit_in_a_pod_that_never_restarts(container: Any, code: int, restarts: bool) -> None:
+    of: Any = {"name": "a", **container}
+    assert restart_after_exit("Never", of, code)[0] is restarts
+
+
+@pytest.mark.parametrize(
+    ("of", "failed"),
+    [
+        (record("i", "exited", 0), False),
+        (record("i", "exited", 1), True),
+        (record("i", "running", 1), False),
+        (record("i", "unknown"), True),
+        (record("i", "exited", 0, reason="OOMKilled"), True),
+    ],
+)
+def test_an_init_container_that_failed(of: ContainerStatus, failed: bool) -> None:
+    assert init_container_failed(of) is failed
+
+
+ALL = {"name": "a", "restartPolicy": "Never", **rules("RestartAllContainers", 3)}
+
+
+@pytest.mark.parametrize(
+    ("container", "of", "active"),
+    [
+        (ALL, [record("a", "exited", 3)], True),
+        (ALL, [record("a", "exited", 4)], False),
+        (ALL, [record("a", "running", 3)], False),
+        (ALL, [], False),
+        ({**ALL, **rules("Restart", 3)}, [record("a", "exited", 3)], False),
+        ({"name": "a"}, [record("a", "exited", 3)], False),
+    ],
+)
+def test_a_restart_of_all(container: Any, of: Any, active: bool) -> None:
+    assert restart_all_active(pod(container), has(*of)) is active
+    restarts_all = container.get("restartPolicyRules") == ALL["restartPolicyRules"]
+    assert could_restart_all(pod(container)) is restarts_all
