@@ -64,21 +64,25 @@ class Client:
         *,
         seconds: float = ANSWER_S,
         query: Mapping[str, object] | None = None,
+        accept: str = "application/json",
         begun: Callable[[], object] = lambda: None,
-    ) -> list[JSON]:
-        """The events of a watch, until a condition holds, the server ends it or time is up.
+    ) -> tuple[int, Any]:
+        """The code and events of a watch, until a condition holds, the server or time ends it.
 
         Args:
             begun: called when the server has accepted the watch.
+
+        Returns:
+            the events, or the refusal if the code is not 200.
         """
         asked = {"watch": "true", **(query or {})}
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": accept}
         connection, response = self._send("GET", _target(path, asked), None, headers)
         deadline = time.monotonic() + seconds
         events: list[JSON] = []
         try:
             if response.status != 200:
-                return [{"type": "REFUSED", "object": parsed(response.read())}]
+                return response.status, parsed(response.read())
             begun()
             while not until(events) and (left := deadline - time.monotonic()) > 0:
                 if connection.sock is not None:
@@ -91,7 +95,7 @@ class Client:
             pass
         finally:
             connection.close()
-        return events
+        return 200, events
 
     def _send(
         self, method: str, target: str, body: object, headers: dict[str, str]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from tests.contract import signing_requests
 from tests.contract.client import JSON, Answer
 from tests.contract.server import Server
 
@@ -18,6 +20,9 @@ PATCHES = {
     "apply": "application/apply-patch+yaml",
 }
 RETRY_S = 10.0
+WATCH = "WATCH"
+WATCH_S = 10.0
+"""How long a watch is followed that neither its events nor the server end."""
 _HOLE = re.compile(r"\{(\w+)\}")
 
 
@@ -29,6 +34,8 @@ class Step:
         by: who asks: admin, node, other (another node), account (a service account), nobody.
         keep: name -> where the answer's body has the value, for later steps.
         until: ask again until this code is answered, when others are answered first for a while.
+        events: of a watch: how many end it; None: the server ends it, by its timeoutSeconds.
+        meanwhile: what is asked as soon as the watch is accepted; these are steps, too.
     """
 
     name: str
@@ -41,6 +48,8 @@ class Step:
     accept: str = "application/json"
     keep: Mapping[str, str] = field(default_factory=dict)
     until: int | None = None
+    events: int | None = None
+    meanwhile: Sequence[Step] = ()
 
 
 def get(name: str, path: str, **more: Any) -> Step:
@@ -66,6 +75,19 @@ def patch(name: str, path: str, body: Any, kind: str = "strategic", **more: Any)
 def delete(name: str, path: str, body: Any = None, **more: Any) -> Step:
     """A DELETE."""
     return Step(name, "DELETE", path, body, **more)
+
+
+def watch(name: str, path: str, *meanwhile: Step, events: int | None = None, **query: Any) -> Step:
+    """A watch. By the administrator, or by whom ``by`` names; ``accept`` as in a step."""
+    by, accept = query.pop("by", "admin"), query.pop("accept", "application/json")
+    return Step(
+        name, WATCH, path, by=by, query=query, accept=accept, events=events, meanwhile=meanwhile
+    )
+
+
+def every(steps: Sequence[Step]) -> list[Step]:
+    """All steps, in the order in which they are sent."""
+    return [each for step in steps for each in (step, *step.meanwhile)]
 
 
 def filled(value: Any, known: Mapping[str, Any]) -> Any:
@@ -96,21 +118,47 @@ def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSO
         "node": server.node_name,
         "other": server.other_name,
         "account_ns": server.account_namespace,
+        **signing_requests.requests(server.node_name, server.other_name),
     }
     answers: dict[str, JSON] = {}
-    for step in steps:
-        answer = _ask(server, step, known)
+
+    def send_all(meanwhile: Sequence[Step]) -> None:
+        for each in meanwhile:
+            send(each)
+
+    def send(step: Step) -> None:
+        assert step.name not in answers, step.name
+        if step.method == WATCH:
+            answers[step.name] = {}  # its place, before what is asked meanwhile
+            answer = _follow(server, step, known, partial(send_all, step.meanwhile))
+        else:
+            answer = _ask(server, step, known)
         for name, where in step.keep.items():
             try:
                 known[name] = found(answer.body, where)
             except (KeyError, IndexError, TypeError):
                 known[name] = f"missing {name}"
-        assert step.name not in answers, step.name
         shown = {"code": answer.code, "body": comparable(answer.body, known)}
         if warning := answer.headers.get("warning"):
             shown["warning"] = comparable(warning, known)
         answers[step.name] = shown
+
+    send_all(steps)
     return answers
+
+
+def _follow(
+    server: Server, step: Step, known: Mapping[str, Any], begun: Callable[[], object]
+) -> Answer:
+    code, events = server.client(step.by).follow(
+        filled(step.path, known),
+        lambda events: step.events is not None and len(events) >= step.events,
+        seconds=WATCH_S,
+        query=filled(dict(step.query), known),
+        accept=step.accept,
+        begun=begun,
+    )
+    return Answer(code, {}, events)
 
 
 def _ask(server: Server, step: Step, known: Mapping[str, Any]) -> Answer:
@@ -129,7 +177,7 @@ def _ask(server: Server, step: Step, known: Mapping[str, Any]) -> Answer:
         time.sleep(0.1)
 
 
-_VOLATILE = {"uid", "resourceVersion", "token", "certificate", "request", "selfLink"}
+_VOLATILE = {"uid", "resourceVersion", "token", "request", "continue", "selfLink"}
 _MADE_UP = "00000000-0000-0000-0000-000000000000"
 """A uid of our own that no object has."""
 _OTHERS = {
@@ -138,19 +186,23 @@ _OTHERS = {
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
     "timeAdded",
+    "authentication.kubernetes.io/credential-id",  # which certificate or token its user had
 }
 _ADDRESSES = {"clusterIP", "clusterIPs"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _SUFFIX = re.compile(r"\b(kube-api-access|gen)-[a-z0-9]{5}\b")
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_AGE = re.compile(r"\d{1,2}s")
 _SHOWN_VERSION = re.compile(r'("resourceVersion":")\d+')
-_VERSIONS = re.compile(r"(in (?:record|the precondition) \()\d+(\))")
+_VERSIONS = re.compile(r"((?:in record|in the precondition|too old resource version: 1) \()\d+(\))")
 
 
 def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
     """An answer with everything that differs from run to run replaced by a word for it."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if k not in _OTHERS}
+        if key == "columnDefinitions":
+            kept.pop("description", None)  # whole paragraphs, which nobody is shown
         kept = {
             k: v for k, v in kept.items() if not (v and isinstance(v, dict) and {*v} <= _OTHERS)
         }
@@ -161,6 +213,10 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
         return [c for i, c in enumerate(each) if c not in each[:i]] if key == "causes" else each
     if not isinstance(value, str):
         return value
+    if key == "cells" and _AGE.fullmatch(value):
+        return "<age>"
+    if key == "certificate" and value:
+        return comparable(signing_requests.described(value), known)
     if key in _VOLATILE and value:
         return f"<{key}>"
     if key in _ADDRESSES and value not in ("", "None"):

@@ -23,6 +23,15 @@ WORDS = frozenset(
         ("nodes", "lease's bad time"),
         ("nodes", "same taint twice"),
         ("what_a_node_reads", "token, admin, another uid"),
+        ("pages", "a bad label"),
+        ("pages", "a bad value"),
+        ("pages", "a token of another kind of page"),
+        ("pages", "a token that is none"),
+        ("parts_of_pods", "no quantity"),
+        ("watching", "a bad label selector"),
+        # What it accepts or would have sent: fewer media types.
+        ("forms", "another form"),
+        ("forms", "another type"),
     }
 )
 """Steps in which only messages differ: code, reason and the causes' fields are the same."""
@@ -32,6 +41,12 @@ OTHERWISE = frozenset(
         # A wrong patch is the client's fault, no broken server.
         ("changing_pods", "bad version"),
         ("changing_pods", "bad directive"),
+        ("pages", "a get with a version that is none"),
+        ("parts_of_pods", "to nothing"),
+        ("parts_of_pods", "to a pod"),
+        ("watching", "a version that is none"),
+        # A version that nobody has written yet: this server has lost writes, so list again.
+        ("watching", "a version to come"),
         # One cause for each field.
         ("events", "other group without controller"),
         ("pod_status", "ip that is none"),

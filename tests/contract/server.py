@@ -199,6 +199,10 @@ class Embedded:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        # started once before: a server knows the changes since its start only
+        before = self._await(self._make(directory))
+        self._await(before.start())
+        self._await(before.stop())
         self._api = self._await(self._make(directory))
         self.kubeconfig = self._await(self._api.start()).admin_kubeconfig
 

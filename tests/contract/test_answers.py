@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.contract import answers, left
-from tests.contract.conversation import differences, hold
+from tests.contract.conversation import differences, every, hold
 from tests.contract.server import Server
 
 
 @pytest.mark.parametrize("name", answers.names())
 def test_a_conversation(name: str, server: Server, is_embedded: bool) -> None:
     steps, expected = answers.steps(name), answers.recorded(name)
-    assert [step.name for step in steps] == list(expected), "record it again"
+    assert [step.name for step in every(steps)] == list(expected), "record it again"
     got = hold(server, steps, server.namespace(name.replace("_", "-")))
     problems = []
     for step, answer in got.items():
@@ -25,6 +25,6 @@ def test_a_conversation(name: str, server: Server, is_embedded: bool) -> None:
 
 
 def test_the_list_of_differences_names_steps() -> None:
-    listed = {(name, step.name) for name in answers.names() for step in answers.steps(name)}
+    listed = {(name, step.name) for name in answers.names() for step in every(answers.steps(name))}
     assert listed >= left.WORDS | left.OTHERWISE
     assert not left.WORDS & left.OTHERWISE

@@ -28,7 +28,7 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy_up import errors as refusals
-from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.list_options import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import DeleteOptions, WriteOptions, node_caller
 from kubeletpy_up.storage.watch import Subscription

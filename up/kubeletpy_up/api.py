@@ -14,6 +14,7 @@ from pathlib import Path
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.host import private_files
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
+from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.node_lifecycle import NodeLifecycle
 from kubeletpy_up.controllers.scheduler import Scheduler
 from kubeletpy_up.http.server import Server
@@ -97,7 +98,9 @@ class LocalApi:
         self._server: Server | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._lifetime = certificate_lifetime
-        self._controllers: list[Scheduler | NodeLifecycle | CertificateController] = []
+        self._controllers: list[
+            Scheduler | NodeLifecycle | CertificateController | GarbageCollector
+        ] = []
         self._certificates: CertificateController
         self.registry: Registry
 
@@ -136,6 +139,7 @@ class LocalApi:
             NodeLifecycle(self.registry),
             Scheduler(self.registry),
             self._certificates,
+            GarbageCollector(self.registry),
         ]
         for controller in self._controllers:
             controller.start()

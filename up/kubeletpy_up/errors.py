@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from kubeletpy.api.types import JSON
 
+_ALWAYS_DETAILED = frozenset({"Invalid", "NotFound", "MethodNotAllowed"})
+"""Reasons whose details are shown even if they are empty."""
 MAX_CAUSES = 100
 """How many causes one Status lists; of more there is only the number."""
 
@@ -64,7 +66,7 @@ class ApiError(Exception):
         }
         if self.reason:
             status["reason"] = self.reason
-        if self.details or self.reason == "Invalid":  # which always has them, maybe empty
+        if self.details or self.reason in _ALWAYS_DETAILED:
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -176,9 +178,20 @@ def method_not_allowed(resource: str, verb: str, group: str = "") -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, _details(resource, "", group))
 
 
+def method_not_served() -> ApiError:
+    """405 of a path that has no such method."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message)
+
+
 def not_acceptable(offered: Sequence[str]) -> ApiError:
     """406: none of the media types that the client accepts is one that we have."""
     message = "only the following media types are accepted: " + ", ".join(offered)
+    return ApiError(406, "NotAcceptable", message)
+
+
+def wrong_form(message: str) -> ApiError:
+    """406: the answer can't be given in the form that was asked for."""
     return ApiError(406, "NotAcceptable", message)
 
 

@@ -93,12 +93,18 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """metav1.DeleteOptions; ``grace_period_seconds`` None means the object's own."""
+    """metav1.DeleteOptions.
+
+    Attributes:
+        grace_period_seconds: None means the object's own.
+        propagation: Orphan, Background or Foreground; empty: as the object's finalizers say.
+    """
 
     grace_period_seconds: int | None = None
     uid: str = ""
     resource_version: str = ""
     dry_run: bool = False
+    propagation: str = ""
 
 
 def is_dry_run(values: object, options: str) -> bool:
@@ -155,9 +161,21 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         )
         options = "DeleteOptions"
         raise invalid_options(options, "propagationPolicy", "FieldValueNotSupported", text)
+    orphans = given.get("orphanDependents")
+    if "orphanDependents" in query:
+        orphans = query["orphanDependents"].lower() not in ("false", "0")
+    if orphans is not None:
+        if policy:
+            text = (
+                f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be '
+                "both set"
+            )
+            raise invalid_options("DeleteOptions", "propagationPolicy", "FieldValueInvalid", text)
+        policy = "Orphan" if orphans else "Background"
     return DeleteOptions(
         grace_period_seconds=grace,
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
         dry_run=is_dry_run(query.get("dryRun") or given.get("dryRun"), "DeleteOptions"),
+        propagation=policy,
     )

@@ -187,6 +187,13 @@ def find_in_group(group: str, version: str, plural: str) -> ResourceInfo | None:
 
 
 @cache
+def find_kind(group_version: str, kind: str) -> ResourceInfo | None:
+    """The stored resource of an apiVersion and kind."""
+    found = (r for r in all_resources() if (r.group_version, r.kind) == (group_version, kind))
+    return next((r for r in found if "delete" in r.verbs), None)
+
+
+@cache
 def group_versions() -> tuple[tuple[str, str], ...]:
     """Served (group, version) pairs in discovery order, the core group (``("", "v1")``) first."""
     return tuple(dict.fromkeys((r.group, r.version) for r in all_resources()))

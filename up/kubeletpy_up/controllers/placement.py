@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubeletpy.api import quantity
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.in_force import in_force
 from kubeletpy.pods.pod import Pod
+from kubeletpy_up.kinds.pod_requests import amounts, requests_of
 
 _TERMINAL = ("Succeeded", "Failed")
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -135,44 +135,9 @@ def _expression(expression: JSON, found: JSON) -> bool:
     return check is not None and check(found.get(expression.get("key") or ""), values)
 
 
-def requests_of(pod: JSON) -> dict[str, int]:
-    """What a pod asks for, in thousandths: the larger of its containers' sum and any init step.
-
-    Restartable init containers (sidecars) count as containers, and beside the init containers
-    after them. The pod's overhead is added; a pod-level request wins over the containers'.
-    """
-    spec: JSON = pod.get("spec") or {}
-    total: Counter[str] = Counter()
-    sidecars: Counter[str] = Counter()
-    peak: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        asked = _asked(container)
-        if container.get("restartPolicy") == "Always":
-            sidecars.update(asked)
-            asked = {}
-        for name in sidecars.keys() | asked.keys():
-            peak[name] = max(peak.get(name, 0), sidecars[name] + asked.get(name, 0))
-    for container in spec.get("containers") or ():
-        total.update(_asked(container))
-    total.update(sidecars)
-    found = {n: max(total[n], peak.get(n, 0)) for n in total.keys() | peak.keys()}
-    found.update(_asked(spec))
-    for name, amount in _amounts(spec.get("overhead")).items():
-        found[name] = found.get(name, 0) + amount
-    return found
-
-
-def _asked(holder: JSON) -> dict[str, int]:
-    return _amounts((holder.get("resources") or {}).get("requests"))
-
-
-def _amounts(given: JSON | None) -> dict[str, int]:
-    return {name: quantity.milli_value(amount) for name, amount in (given or {}).items()}
-
-
 def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
     status: JSON = node.get("status") or {}
-    room = _amounts(status.get("allocatable") or status.get("capacity"))
+    room = amounts(status.get("allocatable") or status.get("capacity"))
     used: Counter[str] = Counter()
     for other in bound:
         if (other.get("status") or {}).get("phase") not in _TERMINAL:

@@ -110,6 +110,10 @@ def _lease(obj: JSON) -> JSON:
     return {**obj, "spec": obj.get("spec") or {}}
 
 
+def _priority_class(obj: JSON) -> JSON:
+    return {**obj, "preemptionPolicy": obj.get("preemptionPolicy") or "PreemptLowerPriority"}
+
+
 _BY_RESOURCE: dict[tuple[str, str], Callable[[JSON], JSON]] = {
     ("", "namespaces"): _namespace,
     ("", "secrets"): _secret,
@@ -120,6 +124,7 @@ _BY_RESOURCE: dict[tuple[str, str], Callable[[JSON], JSON]] = {
     ("", "persistentvolumeclaims"): _claim,
     ("", "persistentvolumes"): _volume,
     ("coordination.k8s.io", "leases"): _lease,
+    ("scheduling.k8s.io", "priorityclasses"): _priority_class,
 }
 
 

@@ -26,6 +26,7 @@ from kubeletpy_up.node.metrics import NodeMetrics
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.pki.csr_rules import REQUESTS
 from kubeletpy_up.pki.request_subjects import SubjectReader
+from kubeletpy_up.registry.list_options import read_revision
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy_up.resources import METRICS_GROUP
@@ -119,7 +120,8 @@ class Handler:
         form = negotiation.negotiate(request.headers.get("Accept", ""))
         query, method = request.query, request.method
         if method == "GET":
-            watching = route.watch or query_options.is_watch(query)
+            # of an object's own path only the old form, /watch/…, is a watch
+            watching = route.watch or (query_options.is_watch(query) and not route.name)
             if watching and not route.subresource:
                 return await self._watch(request, caller, route, form)
             if route.info.group == METRICS_GROUP:
@@ -151,6 +153,7 @@ class Handler:
     def _read(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
         registry, query, key = self._registry, request.query, route.info.key
         if route.name:
+            read_revision(query.get("resourceVersion", ""))
             return registry.get(
                 caller, key, route.name, route.namespace, subresource=route.subresource
             )
@@ -199,7 +202,7 @@ class Handler:
     def _delete(self, request: web.Request, caller: Caller, route: paths.Route, sent: Any) -> JSON:
         registry, query = self._registry, request.query
         if route.subresource:
-            raise errors.method_not_allowed(route.info.plural, "delete", route.info.group)
+            raise errors.method_not_served()
         options = read_delete_options(sent, dict(query))
         if route.name:
             return registry.delete(caller, route.info.key, route.name, route.namespace, options)
@@ -226,7 +229,9 @@ class Handler:
             route.info,
             answer,
             now=self._registry.clock.now(),
-            include_object=request.query.get("includeObject", ""),
+            include_object=negotiation.read_include_object(
+                form, request.query.get("includeObject", "")
+            ),
         )
         response = json_response(request, shaped, status)
         for warning in warnings:

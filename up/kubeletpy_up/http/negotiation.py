@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kubeletpy.api.types import JSON
-from kubeletpy_up.errors import not_acceptable
+from kubeletpy_up.errors import bad_request, not_acceptable, wrong_form
 from kubeletpy_up.printers import tables
+from kubeletpy_up.printers.tables import IncludeObject
 from kubeletpy_up.resources import ResourceInfo
 
 OFFERED = ("application/json",)
@@ -26,10 +27,12 @@ class Form:
     Attributes:
         kind: ``object``, ``table``, ``partial`` or ``discovery`` (aggregated).
         version: of the meta.k8s.io or apidiscovery.k8s.io group.
+        many: of ``partial``: a list is asked for.
     """
 
     kind: Literal["object", "table", "partial", "discovery"] = "object"
     version: str = "v1"
+    many: bool = False
 
 
 def alternatives(accept: str) -> list[tuple[str, dict[str, str]]]:
@@ -64,15 +67,40 @@ def negotiate(accept: str) -> Form:
             if wanted == "Table":
                 return Form("table", version)
             if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-                return Form("partial", version)
+                return Form("partial", version, many=wanted.endswith("List"))
     raise not_acceptable(OFFERED)
 
 
-def read_include_object(text: str) -> Literal["None", "Metadata", "Object"]:
-    """The includeObject parameter of Tables; anything else means Metadata."""
-    if text == "None":
-        return "None"
-    return "Object" if text == "Object" else "Metadata"
+def read_include_object(form: Form, text: str) -> IncludeObject:
+    """The includeObject parameter, which only Tables have.
+
+    Raises:
+        ApiError: 400, another value.
+    """
+    if form.kind != "table":
+        return "Metadata"
+    known: dict[str, IncludeObject] = {"": "Metadata"}
+    known |= {"Metadata": "Metadata", "Object": "Object", "None": "None"}
+    if text not in known:
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{text[:40]}"'
+            ": must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return known[text]
+
+
+def _check_one_or_many(form: Form, kind: str, *, is_list: bool) -> None:
+    """Refuse a list in the form of one object, and the other way round. Raises ApiError 406."""
+    if is_list and not form.many:
+        found = f"a list (*core.{kind}List)"
+        raise wrong_form(
+            f"you requested PartialObjectMetadata, but the requested object is {found}"
+        )
+    if form.many and not is_list:
+        found = f"not a list (*core.{kind})"
+        raise wrong_form(
+            f"you requested PartialObjectMetadataList, but the requested object is {found}"
+        )
 
 
 def _partial(form: Form, obj: JSON) -> JSON:
@@ -89,7 +117,7 @@ def shape(
     answer: JSON,
     *,
     now: float,
-    include_object: str = "",
+    include_object: IncludeObject = "Metadata",
     with_columns: bool = True,
 ) -> JSON:
     """An object or list in the form that was asked for; a Status stays as it is."""
@@ -109,10 +137,12 @@ def shape(
             items,
             metadata,
             now,
-            read_include_object(include_object),
+            include_object,
             with_columns=with_columns,
             version=form.version,
         )
+    if form.kind == "partial":
+        _check_one_or_many(form, info.kind, is_list=is_list)
     if form.kind == "partial" and is_list:
         return {
             "kind": "PartialObjectMetadataList",

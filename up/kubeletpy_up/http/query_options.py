@@ -5,32 +5,39 @@ Must never guess at a value that it can't read: that is a refusal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from aiohttp import web
 
 from kubeletpy_up import errors
 from kubeletpy_up.http import bodies
-from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.list_options import ListOptions
 from kubeletpy_up.registry.writing import APPLY
 from kubeletpy_up.requests import WriteOptions, is_dry_run
 
-_TRUE = frozenset({"true", "1", "True", ""})
+_FALSE = frozenset({"false", "0"})
 _OPTIONS = {"PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
     """Whether changes are asked for."""
-    return "watch" in query and query["watch"] in _TRUE
+    return flag(query, "watch")
 
 
-def number(text: str | None, name: str) -> int:
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A yes or no; everything that is given means yes but what says no."""
+    return name in query and query[name].lower() not in _FALSE
+
+
+def number(text: str | None) -> int:
     """A count; 0 where it is not given. Raises ApiError 400."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
-        raise errors.bad_request(f'{name}: Invalid value: "{text[:40]}"')
+    if not _NUMBER.fullmatch(text):
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
     return int(text)
 
 
@@ -47,28 +54,34 @@ def of_list(query: Mapping[str, str]) -> ListOptions:
     return ListOptions(
         label_selector=query.get("labelSelector", ""),
         field_selector=query.get("fieldSelector", ""),
-        limit=number(query.get("limit"), "limit"),
+        limit=number(query.get("limit")),
         continue_=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
+        send_initial_events=_initial(query),
     )
+
+
+def _initial(query: Mapping[str, str]) -> bool | None:
+    return flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
 
 
 def of_watch(query: Mapping[str, str], name: str) -> ListOptions:
     """Which objects (of one ``name``, if it is not empty), from when on. Raises ApiError 400."""
-    initial = query.get("sendInitialEvents")
     selector = query.get("fieldSelector", "")
     if name:
         named = f"metadata.name={name}"
         selector = f"{selector},{named}" if selector else named
-    seconds = number(query.get("timeoutSeconds"), "timeoutSeconds")
+    seconds = number(query.get("timeoutSeconds"))
+    if seconds < 0:
+        raise errors.bad_request(f"timeoutSeconds: {seconds} is negative")
     return ListOptions(
         label_selector=query.get("labelSelector", ""),
         field_selector=selector,
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
-        bookmarks=query.get("allowWatchBookmarks", "false") in _TRUE,
-        send_initial_events=None if initial is None else initial in _TRUE,
+        bookmarks=flag(query, "allowWatchBookmarks"),
+        send_initial_events=_initial(query),
         timeout_seconds=float(seconds) if seconds else None,
     )
 
@@ -93,6 +106,6 @@ def of_write(request: web.Request) -> WriteOptions:
         dry_run=is_dry_run(query.get("dryRun"), options),
         field_manager=query.get("fieldManager", "") or ("" if is_apply else agent),
         field_validation=validation or "Warn",
-        force=query.get("force", "false") in _TRUE,
+        force=flag(query, "force"),
         is_patch=request.method == "PATCH" and not is_apply,
     )

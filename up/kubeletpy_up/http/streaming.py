@@ -9,6 +9,7 @@ from aiohttp import web
 
 from kubeletpy.clock import Clock
 from kubeletpy_up.http import negotiation
+from kubeletpy_up.printers.tables import IncludeObject
 from kubeletpy_up.storage.watch import Subscription, WatchEvent
 
 _WRITE_SECONDS = 30.0
@@ -19,11 +20,12 @@ async def stream(
     request: web.Request, form: negotiation.Form, subscription: Subscription, clock: Clock
 ) -> web.StreamResponse:
     """Send a watch's events as they come; the caller closes it."""
+    include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
     response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
     response.content_type = "application/json"
     response.enable_chunked_encoding()
     await response.prepare(request)
-    writer = _LineWriter(form, subscription, request.query.get("includeObject", ""), clock)
+    writer = _LineWriter(form, subscription, include, clock)
     while (event := await subscription.next()) is not None:
         lines = [writer.line(each) for each in (event, *subscription.take())]
         try:
@@ -38,7 +40,11 @@ async def stream(
 
 class _LineWriter:
     def __init__(
-        self, form: negotiation.Form, subscription: Subscription, include: str, clock: Clock
+        self,
+        form: negotiation.Form,
+        subscription: Subscription,
+        include: IncludeObject,
+        clock: Clock,
     ) -> None:
         self._form = form
         self._resource = subscription.resource

@@ -47,6 +47,7 @@ def admit(pod: JSON, find: Find, *, mount_tokens: bool, suffix: str, now: float)
             {
                 "type": "PodScheduled",
                 "status": "False",
+                "lastProbeTime": None,
                 "lastTransitionTime": format_time(now),
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
@@ -168,8 +169,11 @@ def bind(pod: JSON, binding: JSON, now: float) -> JSON:
     """
     target: JSON = binding.get("target") or {}
     name = pod["metadata"]["name"]
-    if target.get("kind") not in (None, "", "Node") or not target.get("name"):
-        raise bad_request("target.name: Required value: a binding's target must be a Node")
+    if target.get("kind") not in (None, "", "Node"):
+        kind = f'"{target["kind"]}": supported values: "Node", "<empty>"'
+        raise bad_request(f"target.kind: Unsupported value: {kind}")
+    if not target.get("name"):
+        raise bad_request("target.name: Required value")
     if pod["metadata"].get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
         raise conflict("pods/binding", name, why)
@@ -178,10 +182,11 @@ def bind(pod: JSON, binding: JSON, now: float) -> JSON:
         raise conflict("pods/binding", name, why)
     if pod["spec"].get("schedulingGates"):
         raise conflict("pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
-    given = (binding.get("metadata") or {}).get("annotations")
     metadata = pod["metadata"]
-    if given:
-        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **given}}
+    for key in ("annotations", "labels"):
+        given = (binding.get("metadata") or {}).get(key)
+        if given:
+            metadata = {**metadata, key: {**(metadata.get(key) or {}), **given}}
     spec = {**pod["spec"], "nodeName": target["name"]}
     bound = {**pod, "metadata": metadata, "spec": spec}
     return set_condition(bound, {"type": "PodScheduled", "status": "True"}, now)

@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import Cause, invalid
 from kubeletpy_up.kinds import pods, services
@@ -33,6 +34,7 @@ RETURNS_DELETED = frozenset(
         "persistentvolumeclaims",
     }
 )
+_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 
 
@@ -61,7 +63,7 @@ def before_defaults(info: ResourceInfo, obj: JSON, caller: Caller) -> JSON:
     """A new object as its client may set it: without status, with the server's own fields."""
     if info.storage_key not in _KEEPS_STATUS_ON_CREATE and info.subresource("status"):
         obj = {key: value for key, value in obj.items() if key != "status"}
-    if info.plural == "pods":
+    if info.plural in ("pods", "priorityclasses"):
         obj = {**obj, "metadata": {**obj["metadata"], "generation": 1}}
     elif info.plural == "secrets":
         obj = fold_string_data(obj)
@@ -100,6 +102,8 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
     """
     if subresource == "status":
         taken = {key: new[key] for key in ("status",) if key in new}
+        if info.storage_key == _REQUESTS:
+            taken = {"status": _dated(new.get("status") or {}, old, context.now)}
         if info.plural == "pods":
             taken = {"status": pods.with_kept_status(new.get("status") or {}, old)}
         kept = {key: value for key, value in old.items() if key != "status"}
@@ -111,18 +115,41 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
     if subresource == "approval":
         conditions = (new.get("status") or {}).get("conditions")
         status = {**(old.get("status") or {}), "conditions": conditions or []}
-        return {**old, "status": status}
+        return {**old, "status": _dated(status, old, context.now)}
     if subresource == "finalize":
         return {**old, "spec": new.get("spec") or {}}
     if info.subresource("status"):
         new = {key: value for key, value in new.items() if key != "status"}
         if "status" in old:
             new["status"] = old["status"]
+    if info.storage_key == _REQUESTS:
+        return {**new, "spec": old["spec"]}  # nobody changes what was asked for
     if info.plural == "secrets":
         return fold_string_data(new)
     if info.plural == "services":
         return _service_update(new, old, context)
     return new
+
+
+def _dated(status: JSON, old: JSON, now: float) -> JSON:
+    """A certificate request's status whose new conditions say since when."""
+    if not status.get("conditions"):
+        return {key: value for key, value in status.items() if key != "conditions"}
+    known = {c.get("type"): c for c in (old.get("status") or {}).get("conditions") or ()}
+    moment = format_time(now)
+    dated = []
+    for condition in status["conditions"]:
+        before = known.get(condition.get("type"), {})
+        same = before.get("status") == condition.get("status")
+        since = before.get("lastTransitionTime") if same else None
+        dated.append(
+            {
+                **condition,
+                "lastUpdateTime": condition.get("lastUpdateTime") or moment,
+                "lastTransitionTime": condition.get("lastTransitionTime") or since or moment,
+            }
+        )
+    return {**status, "conditions": dated}
 
 
 def _service_update(new: JSON, old: JSON, context: Context) -> JSON:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kubeletpy.api.types import JSON
 from kubeletpy.host.pki import Names
-from kubeletpy_up.requests import NODE_USER_PREFIX, NODES_GROUP
+from kubeletpy_up.requests import ADMIN_GROUP, NODE_USER_PREFIX, NODES_GROUP
 
 REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -52,7 +52,7 @@ def approval(request: JSON, names: Names) -> str:
         return ""
     if spec.get("username") == names.common_name and NODES_GROUP in groups:
         return "Auto approving self kubelet client certificate after SubjectAccessReview."
-    if JOINING_GROUP in groups:
+    if JOINING_GROUP in groups or ADMIN_GROUP in groups:
         return "Auto approving kubelet client certificate after SubjectAccessReview."
     return ""
 
@@ -68,12 +68,13 @@ def problem(spec: JSON, names: Names) -> str:
         return "only DNS and IP subjectAltNames are allowed, and no joined parts of the subject"
     has_names = bool(names.dns_names or names.ip_addresses)
     if signer == CLIENT_SIGNER and has_names:
-        return "subjectAltNames are not allowed"
+        kind = "DNS" if names.dns_names else "IP"
+        return f"{kind} subjectAltNames are not allowed"
     if signer == SERVING_SIGNER and not has_names:
         return "DNS or IP subjectAltName is required"
     needed = _NEEDED[signer]
     if needed not in usages or not usages <= {needed, *_ALLOWED}:
-        return f"usages did not match {sorted({needed, *_ALLOWED})}"
+        return f"usages did not match [{' '.join(sorted({needed, *_ALLOWED}))}]"
     return ""
 
 

@@ -51,10 +51,10 @@ def _cells(plural: str, obj: JSON, now: float) -> list[Any]:
     return others.ROWS.get(plural, others.name_and_age)(obj, now)
 
 
-def _partial(obj: JSON) -> JSON:
+def _partial(obj: JSON, version: str) -> JSON:
     return {
         "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": f"meta.k8s.io/{version}",
         "metadata": obj.get("metadata") or {},
     }
 
@@ -89,9 +89,11 @@ def to_table(
         if include_object == "Object":
             row["object"] = obj
         elif include_object == "Metadata":
-            row["object"] = _partial(obj)
+            row["object"] = _partial(obj, version)
+        else:
+            row["object"] = None
         rows.append(row)
-    columns = list(_columns(resource.api_path, printed)) if with_columns else []
+    columns = list(_columns(resource.api_path, printed)) if with_columns else None
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",

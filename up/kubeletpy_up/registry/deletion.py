@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy_up.kinds.meta import with_metadata
+from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN
 from kubeletpy_up.requests import DeleteOptions
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
@@ -44,17 +45,33 @@ def grace_period(resource: str, obj: JSON, requested: int | None) -> int:
 
 def decide(resource: str, obj: JSON, options: DeleteOptions, now: float) -> Decision:
     """Decide on the deletion of a stored object. ``now`` in Unix seconds."""
-    meta = obj["metadata"]
     grace = grace_period(resource, obj, options.grace_period_seconds)
-    deleting = meta.get("deletionTimestamp")
-    if deleting:
+    finalizers = finalizers_for(obj, options.propagation)
+    if obj["metadata"].get("deletionTimestamp"):
+        if resource != "pods" and finalizers != (obj["metadata"].get("finalizers") or []):
+            return Decision(not finalizers, with_metadata(obj, finalizers=finalizers or None))
         return _again(obj, options, grace)
+    if finalizers != (obj["metadata"].get("finalizers") or []):
+        obj = with_metadata(obj, finalizers=finalizers or None)
     if grace == 0:
-        if not meta.get("finalizers"):
+        if not finalizers:
             return Decision(True, _marked(obj, now, 0) if resource == "pods" else obj)
-        marked = _marked(obj, now, 0)
-        return Decision(False, marked)
+        return Decision(False, _marked(obj, now, 0))
     return Decision(False, _marked(obj, now + min(grace, _MAX_AHEAD), grace))
+
+
+def finalizers_for(obj: JSON, propagation: str) -> list[str]:
+    """The finalizers with which an object is deleted.
+
+    Those of garbage collection stand for what is to become of its dependents, so the policy that
+    is asked for replaces them.
+    """
+    known: list[str] = obj["metadata"].get("finalizers") or []
+    if not propagation:
+        return known
+    wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
+    kept = [each for each in known if each not in (ORPHAN, FOREGROUND) or each == wanted]
+    return [*kept, wanted] if wanted and wanted not in kept else kept
 
 
 def _marked(obj: JSON, when: float, grace: int) -> JSON:

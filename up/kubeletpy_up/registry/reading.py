@@ -1,62 +1,27 @@
 """Lists and watches: pages, continue tokens, and where a watch starts.
 
-Must never write. A later page shows the objects as they are then, under the first page's
-resourceVersion: a watch from there brings the reader up to date.
+Must never write. All pages show the objects as they were at the first page's resourceVersion.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import bad_request, gone
 from kubeletpy_up.kinds import events
+from kubeletpy_up.registry.list_options import (
+    EXACT,
+    ListOptions,
+    check_list,
+    check_watch,
+    read_revision,
+)
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.storage.selectors import Selection
 from kubeletpy_up.storage.store import Store
 from kubeletpy_up.storage.watch import Subscription, Watchers
-
-
-@dataclass(frozen=True, slots=True)
-class ListOptions:
-    """Options of list and watch.
-
-    Attributes:
-        limit: objects per page; 0 for all.
-        resource_version: "", "0" or a revision.
-        match: resourceVersionMatch: "", Exact or NotOlderThan.
-        bookmarks: allowWatchBookmarks.
-        send_initial_events: None when not given.
-        timeout_seconds: of a watch.
-    """
-
-    label_selector: str = ""
-    field_selector: str = ""
-    limit: int = 0
-    continue_: str = ""
-    resource_version: str = ""
-    match: str = ""
-    bookmarks: bool = False
-    send_initial_events: bool | None = None
-    timeout_seconds: float | None = None
-
-
-EVERYTHING = ListOptions()
-
-
-def read_revision(text: str) -> int:
-    """A resourceVersion as a number; "" is 0.
-
-    Raises:
-        ApiError: 400.
-    """
-    if not text:
-        return 0
-    if not text.isdecimal() or len(text) > 18:
-        raise bad_request(f'resourceVersion: Invalid value: "{text}"')
-    return int(text)
 
 
 def view(info: ResourceInfo, obj: JSON) -> JSON:
@@ -92,15 +57,9 @@ def list_objects(
     Raises:
         ApiError: 400 for bad options, 410 for a continue token or an exact version too old.
     """
+    check_list(options)
     revision = store.revision
-    wanted = read_revision(options.resource_version)
-    if options.match not in ("", "Exact", "NotOlderThan"):
-        raise bad_request(f'resourceVersionMatch: Unsupported value: "{options.match}"')
-    if options.match and not options.resource_version:
-        raise bad_request(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless "
-            "resourceVersion is provided"
-        )
+    wanted = read_revision(options.resource_version, "invalid resource version: ")
     after: tuple[str, str] | None = None
     if options.continue_:
         if wanted:
@@ -108,13 +67,14 @@ def list_objects(
         revision, after = _decode_continue(options.continue_)
         if not store.knows(revision):
             raise gone("The provided continue parameter is too old to display a consistent list")
-    elif wanted > revision or (options.match == "Exact" and wanted != revision):
+    elif wanted > revision or (options.match == EXACT and not store.knows(wanted)):
         raise gone(f"resource version {wanted} is not the one at hand ({revision})")
-    keys = store.entries(info.storage_key, selection.namespace)
+    elif options.match == EXACT:
+        revision = wanted
     matching = [
-        (key, entry.object)
-        for key, entry in keys
-        if (after is None or key > after) and selection.matches(entry.object)
+        (key, obj)
+        for key, obj in store.entries_at(revision, info.storage_key, selection.namespace)
+        if (after is None or key > after) and selection.matches(obj)
     ]
     found = sorted(matching, key=lambda pair: pair[0])
     metadata: JSON = {"resourceVersion": str(revision)}
@@ -139,14 +99,8 @@ def start_watch(
     Raises:
         ApiError: 400 for bad options. A version too old (410) comes as the watch's first event.
     """
+    check_watch(options)
     start = read_revision(options.resource_version)
-    if options.send_initial_events is not None and options.match != "NotOlderThan":
-        raise bad_request(
-            "sendInitialEvents: Forbidden: sendInitialEvents requires "
-            "resourceVersionMatch=NotOlderThan"
-        )
-    if options.match and options.send_initial_events is None:
-        raise bad_request("resourceVersionMatch is forbidden for watch unless sendInitialEvents")
     converted = info.key != info.storage_key
     subscription = Subscription(
         info,
@@ -158,14 +112,14 @@ def start_watch(
         on_close=watchers.discard,
     )
     initial = options.send_initial_events
-    if initial is None:
+    if initial is None:  # from no version, a watch is a list first
         initial = start == 0
     if initial:
         pairs = sorted(store.entries(info.storage_key, selection.namespace), key=lambda p: p[0])
         for _, entry in pairs:
             if selection.matches(entry.object):
                 subscription.push_initial(entry.object, entry.text)
-        if options.send_initial_events and options.bookmarks:
+        if options.bookmarks:
             subscription.push_bookmark(initial_events_end=True)
     elif start and not store.knows(start):
         subscription.fail(gone(f"too old resource version: {start} ({store.revision})"))

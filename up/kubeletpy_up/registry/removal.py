@@ -50,6 +50,9 @@ class Remover:
             return self._answer(info, decision)
         store = self._host.store
         if decision.remove:
+            if info.storage_key == "pods" and decision.object is not old:
+                # a pod that goes at once is marked first: its watchers see that, too
+                store.put(info.storage_key, namespace, name, decision.object)
             gone = store.remove(info.storage_key, namespace, name, decision.object)
             return self._answer(info, deletion.Decision(True, gone))
         if decision.object is old:

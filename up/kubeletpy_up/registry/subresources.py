@@ -98,10 +98,11 @@ class Subresources:
         uid = (binding.get("metadata") or {}).get("uid")
         if uid and uid != pod["metadata"]["uid"]:
             why = (
-                f"Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {pod['metadata']['uid']}"
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, "
+                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+                f"precondition: {uid}, UID in object meta: {pod['metadata']['uid']}"
             )
-            raise errors.conflict("pods/binding", name, why)
+            raise errors.conflict("pods", name, why)
         bound = pods.bind(pod, binding, host.clock.now())
         if not options.dry_run:
             # The binding is not a change of the spec by a user: the generation stays.

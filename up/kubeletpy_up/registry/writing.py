@@ -13,7 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
-from kubeletpy_up.kinds import events, meta
+from kubeletpy_up.kinds import events, meta, pod_requests
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.patching import json_patch as patch_json
 from kubeletpy_up.patching import strategic_merge as patch_strategic
@@ -111,12 +111,12 @@ class Writer:
         made = meta.new_metadata(info, decoded, namespace, now, host.rng)
         made = kinds.before_defaults(info, made, caller)
         made = pod_defaults.apply_defaults(info, made)
+        self._restrict_create(caller, info, made, subject)
         causes = pod_validation.validate_create(info, made)
         if info.plural == "events":
             causes = [*causes, *events.check(made)]
         if causes:
             raise errors.invalid(info.kind, made["metadata"]["name"], causes, info.group)
-        self._restrict_create(caller, info, made, subject)
         made = kinds.after_defaults(info, made, host.context())
         return _ordered(info, made)
 
@@ -262,10 +262,13 @@ class Writer:
         if subresource != "status":
             new = pod_defaults.apply_defaults(info, new, creating=False)
         new = kinds.with_generation(info, new, old)
+        self._restrict_update(target.caller, info, new, old, subresource)
         causes = pod_validation.validate_update(info, new, old, subresource)
         if causes:
             raise errors.invalid(info.kind, name, causes, info.group)
-        self._restrict_update(target.caller, info, new, old, subresource)
+        if subresource == "resize" and new.get("spec") != old.get("spec"):
+            node = self._host.find("nodes", "", new["spec"].get("nodeName") or "")
+            pod_requests.check_resize(new, node)
         if meta.same(new, old):
             return reading.view(seen_as, old)
         new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))

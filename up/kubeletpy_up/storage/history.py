@@ -26,6 +26,11 @@ class Change:
     previous: JSON | None
 
 
+def versioned(obj: JSON, revision: int) -> JSON:
+    """A copy of an object with another resourceVersion."""
+    return {**obj, "metadata": {**obj.get("metadata", {}), "resourceVersion": str(revision)}}
+
+
 @dataclass(frozen=True, slots=True)
 class Past:
     revision: int

@@ -212,9 +212,14 @@ def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -
     found = re.fullmatch(r"([^=!]+)(==|=|!=)((?:[^\\=]|\\.)*)", term, re.DOTALL)
     if found is None:
         raise bad_request(
-            f"invalid field selector {text[:_SHOWN]!r}: can't understand {term[:_SHOWN]!r}"
+            f"invalid selector: '{text[:_SHOWN]}'; can't understand '{term[:_SHOWN]}'"
         )
     path, operator, value = found[1].strip(), found[2], re.sub(r"\\(.)", r"\1", found[3])
+    if path not in known and known == _COMMON:
+        raise bad_request(
+            f'"{path[:_SHOWN]}" is not a known field selector: only "metadata.name", '
+            '"metadata.namespace"'
+        )
     if path not in known:
         raise bad_request(f"field label not supported: {path[:_SHOWN]}")
     return FieldTerm(path, value, operator == "!=", known[path])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy_up.errors import too_large
-from kubeletpy_up.storage.history import Change, History, Past
+from kubeletpy_up.storage.history import Change, History, Past, versioned
 
 logger = logging.getLogger(__name__)
 
@@ -173,10 +173,7 @@ class Store:
         """
         revision = self._revision + 1
         now = self._clock.now()
-        written: JSON = {
-            **obj,
-            "metadata": {**obj.get("metadata", {}), "resourceVersion": str(revision)},
-        }
+        written = versioned(obj, revision)
         text = _encode(written)
         if len(text) > MAX_OBJECT:
             raise too_large(MAX_OBJECT)
@@ -202,11 +199,7 @@ class Store:
         """
         old = self._entries[resource][(namespace, name)]
         revision = self._revision + 1
-        final = last or old.object
-        removed: JSON = {
-            **final,
-            "metadata": {**final["metadata"], "resourceVersion": str(revision)},
-        }
+        removed = versioned(last or old.object, revision)
         text = _encode(removed)
         with self._transaction():
             self._db.execute(
@@ -227,6 +220,24 @@ class Store:
     def changes_since(self, revision: int, resource: str) -> list[Change]:
         """A resource's changes after ``revision``, oldest first. Raises ApiError 410."""
         return self._history.since(revision, resource)
+
+    def entries_at(
+        self, revision: int, resource: str, namespace: str | None = None
+    ) -> list[tuple[Key, JSON]]:
+        """A resource's objects as they were at ``revision``, unsorted. Raises ApiError 410."""
+        then = {key: entry.object for key, entry in self.entries(resource, namespace)}
+        if revision == self._revision:
+            return list(then.items())
+        for change in reversed(self._history.since(revision, resource)):
+            meta = change.object["metadata"]
+            key = (meta.get("namespace", ""), meta["name"])
+            if namespace is not None and key[0] != namespace:
+                continue
+            if change.previous is None:
+                then.pop(key, None)
+            else:
+                then[key] = change.previous
+        return list(then.items())
 
     def knows(self, revision: int) -> bool:
         """Whether a watch may start at ``revision``."""

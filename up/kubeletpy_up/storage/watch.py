@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.resources import ResourceInfo
-from kubeletpy_up.storage.history import Change
+from kubeletpy_up.storage.history import Change, versioned
 from kubeletpy_up.storage.selectors import Selection
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 QUEUE_LIMIT = 1000
 BOOKMARK_SECONDS = 60.0
+LAST_BOOKMARK_SECONDS = 2.0
+"""How long before its end a watch tells where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,10 @@ class Subscription:
             self._ended = True
             self._notify()
             return
+        if kind == "DELETED" and change.type != "DELETED" and change.previous is not None:
+            # what no longer matches is shown as it was when it did
+            self._push(kind, versioned(change.previous, change.revision), None)
+            return
         self._push(kind, change.object, change.text)
 
     def push_initial(self, obj: JSON, text: str) -> None:
@@ -156,10 +162,19 @@ class Subscription:
                 return self._queue.popleft()
             if self._ended:
                 return None
-            quiet = BOOKMARK_SECONDS if self._bookmarks else None
+            quiet = self._until_bookmark(remaining)
             waits = [seconds for seconds in (remaining, quiet) if seconds is not None]
-            if not await self._wait(min(waits, default=None)) and self._bookmarks:
+            if not await self._wait(min(waits, default=None)) and quiet is not None:
                 return self._bookmark(False)
+
+    def _until_bookmark(self, remaining: float | None) -> float | None:
+        """Seconds of silence after which a bookmark is due: the last one just before the end."""
+        if not self._bookmarks:
+            return None
+        if remaining is None:
+            return BOOKMARK_SECONDS
+        early = remaining - LAST_BOOKMARK_SECONDS
+        return min(BOOKMARK_SECONDS, early) if early > 0 else None
 
     async def _wait(self, seconds: float | None) -> bool:
         self._wake = asyncio.get_running_loop().create_future()

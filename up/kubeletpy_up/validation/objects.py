@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy_up.validation import others, pod_spec, pod_updates
+from kubeletpy_up.validation import certificate_requests, others, pod_spec, pod_updates
 from kubeletpy_up.validation.report import Report
 
 if TYPE_CHECKING:
@@ -47,4 +47,6 @@ def validate_update(
     else:
         namespaced = resource.namespaced
         others.validate_update(report, resource.plural, new, old, namespaced=namespaced)
+        if resource.plural == "certificatesigningrequests":
+            certificate_requests.check_change(report, new, old, subresource)
     return report.causes

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kubeletpy_up.schema import formats
-from kubeletpy_up.validation import amounts, handlers, metadata, scheduling
+from kubeletpy_up.validation import amounts, certificate_requests, handlers, metadata, scheduling
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -178,6 +178,7 @@ _BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
     "runtimeclasses": runtimeclass,
     "events": event,
     "persistentvolumeclaims": _claim,
+    "certificatesigningrequests": certificate_requests.validate,
 }
 _NAME_CHECKS: dict[str, metadata.NameCheck] = {
     "namespaces": formats.dns_label,

@@ -38,12 +38,12 @@ def validate(report: Report, new: JSON, old: JSON, subresource: str) -> None:
     _mirror_annotation(report, new, old)
     if subresource == "ephemeralcontainers":
         if mirror:
-            report.forbidden("", "static pods do not support ephemeral containers")
+            report.forbidden("[]", "static pods do not support ephemeral containers")
         else:
             _ephemeral(report, new["spec"], old["spec"])
     elif subresource == "resize":
         if mirror:
-            report.forbidden("", "static pods cannot be resized")
+            report.forbidden("[]", "static pods cannot be resized")
         else:
             pod_resize.validate(report, new, old)
     else:

@@ -107,7 +107,7 @@ async def test_a_pod_counts_for_the_most_it_may_have_until_its_resize_is_done() 
     shown("1")
     await settle()
     assert _where(registry, "b") == "n1"
-    resize("64")
+    resize("2")
     registry.create(ADMIN, "pods", pod("c", **_asks("500m")), "default")
     await settle()
     assert _where(registry, "c") == ""

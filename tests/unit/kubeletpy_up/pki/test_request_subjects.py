@@ -35,7 +35,9 @@ async def test_while_a_request_is_read_others_are_answered(
         return SERVER
 
     monkeypatch.setattr(x509, "read_request", slow)
-    wanted = request.request_object("a", request.SERVING_SIGNER, b"slow")
+    wanted = request.request_object(
+        "a", request.SERVING_SIGNER, b"-----BEGIN CERTIFICATE REQUEST-----"
+    )
     async with serving(tmp_path, tmp_path / "pki") as (_, admin, node):
         asked = asyncio.ensure_future(node.ask("POST", PATH, wanted))
         await asyncio.to_thread(reading.wait, 10)
@@ -55,7 +57,8 @@ async def test_a_node_asks_for_itself_only(tmp_path: Path) -> None:
         ):
             wanted = request.request_object(name, request.SERVING_SIGNER, text)
             assert (await node.ask("POST", PATH, wanted))[0] == code, name
-        elsewhere = {**wanted, "spec": {**wanted["spec"], "signerName": "example.com/any"}}
+        stranger = request.request_object("junk", request.SERVING_SIGNER, pem(other))
+        elsewhere = {**stranger, "spec": {**stranger["spec"], "signerName": "example.com/any"}}
         assert (await node.ask("POST", PATH, elsewhere))[0] == 201, "not a signer of nodes"
         odds: list[object] = [{}, {"spec": 1}, {"spec": {"signerName": []}}, [], 1]
         for odd in odds:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.list_options import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions, WriteOptions
 from tests.unit.kubeletpy_up.helpers import (
     NODE,
@@ -258,7 +258,9 @@ def test_lists_page_and_keep_their_version() -> None:
     second = registry.list(
         ADMIN, "configmaps", "kube-public", options=ListOptions(limit=9, continue_=token)
     )
-    assert [i["metadata"]["name"] for i in second["items"]] == ["c", "d", "e", "kube-root-ca.crt"]
+    assert [i["metadata"]["name"] for i in second["items"]] == ["c", "d", "kube-root-ca.crt"], (
+        "as then"
+    )
     version = first["metadata"]["resourceVersion"]
     assert second["metadata"] == {"resourceVersion": version}
     for bad, code in (
@@ -484,6 +486,7 @@ def test_eviction_acts_as_delete() -> None:
 
 def test_ephemeral_containers_and_resize_have_their_own_paths() -> None:
     registry = make_registry()
+    registry.create(ADMIN, "nodes", node())
     small = {"requests": {"cpu": "100m"}}
     bound_pod(registry, containers=[{"name": "c", "image": "b:1", "resources": small}])
     debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "b:1"}]}}

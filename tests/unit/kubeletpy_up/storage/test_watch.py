@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy_up.registry.reading import ListOptions
+from kubeletpy_up.registry.list_options import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage import watch
 from kubeletpy_up.storage.watch import Subscription
@@ -30,6 +30,7 @@ def test_it_begins_with_what_is_there_then_what_happens() -> None:
         ("ADDED", "a"),
         ("ADDED", "b"),
         ("MODIFIED", "a"),
+        ("MODIFIED", "b"),  # it is marked before it goes
         ("DELETED", "b"),
     ]
 
@@ -104,7 +105,7 @@ def test_initial_events_end_with_an_annotated_bookmark() -> None:
     }
     assert (
         refusal(registry.watch, ADMIN, "pods", options=ListOptions(send_initial_events=True)).code
-        == 400
+        == 422
     )
 
 

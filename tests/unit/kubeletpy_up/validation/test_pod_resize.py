@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import ADMIN
-from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry
+from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, node
 
 Pod = dict[str, Any]
 
@@ -38,6 +38,8 @@ SPEC: dict[str, Any] = {
 
 def made(**spec: Any) -> tuple[Any, Pod]:
     registry = make_registry()
+    room = {"cpu": "64", "memory": "256Gi", "pods": "10"}
+    registry.create(ADMIN, "nodes", node(allocatable=room))
     return registry, bound_pod(registry, **{**copy.deepcopy(SPEC), **spec})
 
 

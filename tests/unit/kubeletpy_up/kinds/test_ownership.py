@@ -1,0 +1,53 @@
+"""What becomes of an object when its owners go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy_up.kinds import ownership
+from kubeletpy_up.kinds.ownership import ABSENT, SOLID, WAITING, Verdict
+
+
+def made(uid: str = "u", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "a", "uid": uid, **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("states", "finalizers", "has_dependents", "expected"),
+    [
+        ({"a": SOLID}, [], False, Verdict()),
+        ({"a": SOLID, "b": ABSENT}, [], False, Verdict(disown={"b"})),
+        ({"a": SOLID, "b": WAITING}, [], True, Verdict(disown={"b"})),
+        ({"a": ABSENT}, [], True, Verdict(delete="Background")),
+        ({"a": ABSENT, "b": ABSENT}, ["orphan"], True, Verdict(delete="Orphan")),
+        ({"a": ABSENT}, ["foregroundDeletion"], False, Verdict(delete="Foreground")),
+        ({"a": WAITING}, [], True, Verdict(delete="Foreground")),
+        ({"a": WAITING}, [], False, Verdict(delete="Background")),
+        ({"a": ABSENT, "b": WAITING}, [], False, Verdict(delete="Background")),
+    ],
+)
+def test_the_verdict(
+    states: dict[str, str], finalizers: list[str], has_dependents: bool, expected: Verdict
+) -> None:
+    obj = made(finalizers=finalizers)
+    assert ownership.judge(obj, states, has_dependents=has_dependents) == expected
+
+
+def test_the_state_of_an_owner() -> None:
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    reference = {"uid": "u"}
+    assert ownership.state(None, reference) == ABSENT
+    assert ownership.state(made("v"), reference) == ABSENT
+    assert ownership.state(made(), reference) == SOLID
+    assert ownership.state(made(**going), reference) == SOLID
+    assert ownership.state(made(**going, finalizers=["foregroundDeletion"]), reference) == WAITING
+
+
+def test_whom_an_owner_waits_for() -> None:
+    references = [{"uid": "u", "blockOwnerDeletion": True}, {"uid": "v"}]
+    dependent = made("d", ownerReferences=references)
+    assert ownership.blocks(dependent, "u")
+    assert not ownership.blocks(dependent, "v")
+    assert ownership.owner_uids(dependent) == {"u", "v"}

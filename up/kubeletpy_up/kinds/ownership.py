@@ -1,0 +1,79 @@
+"""What an object's owners mean for it: the rules of garbage collection. Pure.
+
+Source: metav1.OwnerReference, metav1.DeletionPropagation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubeletpy.api.types import JSON
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+"""Finalizers: let dependents go free; wait until those are gone that block."""
+SOLID, ABSENT, WAITING = "solid", "absent", "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do.
+
+    Attributes:
+        disown: uids of owners to forget.
+        delete: the propagation to delete it with; empty: it stays.
+    """
+
+    disown: set[str] = field(default_factory=set)
+    delete: str = ""
+
+
+def owner_uids(obj: JSON | None) -> set[str]:
+    """The uids of an object's owners; of nothing none."""
+    return {
+        each["uid"] for each in ((obj or {}).get("metadata") or {}).get("ownerReferences") or ()
+    }
+
+
+def matters(obj: JSON) -> bool:
+    """Whether an object, as it is, may be somebody's garbage or has some."""
+    meta = obj["metadata"]
+    if meta.get("deletionTimestamp"):
+        return bool({ORPHAN, FOREGROUND} & {*(meta.get("finalizers") or ())})
+    return bool(meta.get("ownerReferences"))
+
+
+def is_waiting_for_dependents(obj: JSON) -> bool:
+    """Whether an object is being deleted in the foreground."""
+    meta = obj["metadata"]
+    return bool(meta.get("deletionTimestamp")) and FOREGROUND in (meta.get("finalizers") or ())
+
+
+def blocks(dependent: JSON, uid: str) -> bool:
+    """Whether an owner has to wait for a dependent."""
+    references = dependent["metadata"].get("ownerReferences") or ()
+    return any(each["uid"] == uid and each.get("blockOwnerDeletion") for each in references)
+
+
+def state(owner: JSON | None, reference: JSON) -> str:
+    """What a reference's owner is: solid, absent (or another by that name) or waiting."""
+    if owner is None or owner["metadata"]["uid"] != reference["uid"]:
+        return ABSENT
+    return WAITING if is_waiting_for_dependents(owner) else SOLID
+
+
+def judge(obj: JSON, states: Mapping[str, str], *, has_dependents: bool) -> Verdict:
+    """What becomes of an object that nobody is deleting.
+
+    Args:
+        states: of its owners, by uid.
+        has_dependents: whether it is an owner itself.
+    """
+    if SOLID in states.values():
+        return Verdict(disown={uid for uid, found in states.items() if found != SOLID})
+    if WAITING in states.values() and has_dependents:
+        return Verdict(delete="Foreground")
+    finalizers = obj["metadata"].get("finalizers") or ()
+    if ORPHAN in finalizers:
+        return Verdict(delete="Orphan")
+    return Verdict(delete="Foreground" if FOREGROUND in finalizers else "Background")
