@@ -51,7 +51,7 @@ class WorkerQueries:
         record = self._records.get(uid)
         if record is None:
             return self._machine.synced
-        return record.evicted or (record.deleted and record.terminated_at is not None)
+        return record.terminated_at is not None and (record.evicted or record.deleted)
 
     def name_holder(self, full_name: str) -> str:
         """The uid that uses the full name of a static pod; empty: nobody does."""

@@ -344,6 +344,17 @@ def test_queries() -> None:
     assert asked(empty) == (False, True, False, True)
 
 
+def test_what_an_evicted_pod_leaves_stays_until_it_has_ended() -> None:
+    machine = syncing()
+    ended(machine)
+    update(machine, UpdateType.KILL, make_pod(), kill=KillOptions(evict=True))
+    assert machine.records[UID].evicted
+    assert not asked(machine)[3]
+    ended(machine)
+    assert machine.records[UID].terminated_at is not None
+    assert asked(machine)[3]
+
+
 def asked(machine: WorkerMachine) -> tuple[bool, ...]:
     queries = WorkerQueries(machine)
     return (
