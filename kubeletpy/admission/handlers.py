@@ -81,8 +81,9 @@ Handler = Callable[[Pod, NodeState], Rejection | None]
 
 
 def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
+    """A pod that this node has let in before stays: who has to go is decided by what pods use."""
     conditions = list(state.pressures)
-    if not conditions or is_critical(pod):
+    if not conditions or is_critical(pod) or pod.status.get("startTime"):
         return None
     if conditions == ["MemoryPressure"] and (
         qos_class(pod) is not QoSClass.BEST_EFFORT or tolerates(pod, MEMORY_PRESSURE_TAINT)

@@ -389,6 +389,7 @@ PRESSURE: list[tuple[list[str], Any, bool]] = [
     (["DiskPressure"], pod(container("1m")), False),
     (["MemoryPressure", "DiskPressure"], pod(container("1m")), False),
     (["DiskPressure"], pod(**CRITICAL), True),
+    (["DiskPressure", "PIDPressure"], pod(status={"startTime": "2026-01-01T00:00:00Z"}), True),
 ]
 
 
