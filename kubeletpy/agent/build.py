@@ -52,8 +52,9 @@ from kubeletpy.events.recorder import (
 )
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
+from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
-from kubeletpy.images.gc_selection import ImageGCPolicy
+from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.images.puller import PullSettings
@@ -311,6 +312,18 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         accounts = ClusterAccounts(kube_api, storage.tokens)
         providers = make(settings, flags, accounts, metrics.credential_providers)
         rooms.append(Room(providers, close=providers.close))
+    image_gc = ImageGarbageCollector(
+        outside.images,
+        outside.runtime,
+        recorder,
+        clock,
+        metrics.images,
+        node_name=node_name,
+        policy=ImageGCPolicy.from_settings(settings),
+        on_remaining=records.prune if records is not None else None,
+        ages=ImageAges(root),
+        volumes=lambda: image_volumes(pods.pods()),
+    )
     images = ImageManager(
         outside.images,
         recorder,
@@ -321,6 +334,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         providers=providers,
         records=records,
         pull_times=starts,
+        pulled=image_gc.pulled,
     )
     runtime = KubeRuntimeManager(
         outside.runtime,
@@ -576,16 +590,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     # -- what looks after the node --------------------------------------------------------------
     upkeep = Upkeep(
         runtime,
-        ImageGarbageCollector(
-            outside.images,
-            outside.runtime,
-            recorder,
-            clock,
-            metrics.images,
-            node_name=node_name,
-            policy=ImageGCPolicy.from_settings(settings),
-            on_remaining=records.prune if records is not None else None,
-        ),
+        image_gc,
         recorder,
         node_name=node_name,
         all_sources_ready=sources.all,
@@ -723,8 +728,11 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     signals.shutdown_changed.connect(
         lambda: runtime.hurry(shutdown.shutting_down), signals.node_changed
     )
-    signals.node_shown.connect(storage.claims.node_changed)
+    # by the watch or by an answer, whichever is first: before the first status is written
+    last_left = [lambda: pressure.node_shown(own_node.current())] if pressure is not None else []
+    signals.node_shown.connect(*last_left, storage.claims.node_changed)
     signals.node_answered.connect(
+        *last_left,
         storage.claims.node_changed,
         *([certificate.node_changed] if certificate is not None else []),
         *([storage.csi.writer.node_answered] if storage.csi is not None else []),

@@ -99,6 +99,7 @@ def build_eviction(
         kill=workers.kill_pod,
         is_over=queries.should_be_finished,
         reclaim=upkeep.reclaim,
+        cleared=upkeep.cleared,
         changed=signals.node_changed,
         recorder=recorder,
         clock=clock,

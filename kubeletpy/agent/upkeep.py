@@ -7,6 +7,7 @@ What is removed is decided by :mod:`kubeletpy.runtime_manager.plan.gc_selection`
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from kubeletpy.events.reasons import Reason
@@ -15,6 +16,8 @@ from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+
+log = logging.getLogger(__name__)
 
 CONTAINERS_PERIOD_S = 60.0
 SOON_S = 5.0
@@ -75,10 +78,24 @@ class Upkeep:
                 self._recorder.event(self._node, WARNING, Reason.CONTAINER_GC_FAILED, str(error))
 
     async def collect_images(self) -> None:
-        """Collect unused images until cancelled."""
+        """Collect unused images until cancelled; soon after the start they are looked at first."""
+        await asyncio.sleep(SOON_S)
+        await self._images.look()
         while True:
             await asyncio.sleep(IMAGES_PERIOD_S)
             await self._images.run()
+
+    async def cleared(self, uid: str) -> bool:
+        """Remove the dead containers of a pod that has ended; whether the runtime has none.
+
+        They wait until the API knows how they ended.
+        """
+        try:
+            await self.reclaim(Reclaim.CONTAINERS)
+            return not await self._runtime.has_containers(uid)
+        except CRIError as error:
+            log.debug("not known what a pod has left", extra={"why": str(error)})
+            return False
 
     async def reclaim(self, what: Reclaim) -> None:
         """Clear away what the node can do without: its disk is about to be full.

@@ -6,8 +6,8 @@ counts only when two looks in a row found it crossed: one number that jumps evic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from kubeletpy.eviction.signals import (
     ORDER,
@@ -109,6 +109,19 @@ def decide(seen: Observations, rules: Rules, state: State, now: float) -> Decisi
     )
     act = crossings[0] if crossings else None
     return Decision(new_state, act, crossings, unsure=bool(met - sure))
+
+
+def restored(state: State, shown: Collection[Condition], now: float) -> State:
+    """With the conditions that the cluster was told of by an earlier run of the agent.
+
+    They are held as if seen now: a node does not get well by its agent's restart.
+    """
+    new = [condition for condition in shown if condition not in state.pressed]
+    return replace(
+        state,
+        pressed={**state.pressed, **dict.fromkeys(new, now)},
+        since={**state.since, **dict.fromkeys(new, now)},
+    )
 
 
 def is_well(seen: Observations, rules: Rules, acted: Signal) -> bool:

@@ -25,7 +25,15 @@ from kubeletpy.events.recorder import (
     pod_reference,
 )
 from kubeletpy.eviction import words
-from kubeletpy.eviction.decide import Crossing, Decision, State, decide, hold_ends, is_well
+from kubeletpy.eviction.decide import (
+    Crossing,
+    Decision,
+    State,
+    decide,
+    hold_ends,
+    is_well,
+    restored,
+)
 from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, next_look
 from kubeletpy.eviction.pod_use import Candidate
 from kubeletpy.eviction.ranking import Ranked, Reclaim, first_to_go, rank, reclaims
@@ -53,6 +61,8 @@ CLEANUP_S = 30.0
 
 Source: docs/reference/constants.csv: pod cleanup wait.
 """
+CLEAR_AGAIN_S = 1.0
+"""Between two tries to remove what an evicted pod has left."""
 REMEMBERED = 32
 """Evictions and reclaims that are kept for explain."""
 SHOWN = 5
@@ -136,6 +146,7 @@ class NodePressureKeeper:
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
         is_over: Callable[[str], bool],
         reclaim: Callable[[Reclaim], Awaitable[None]],
+        cleared: Callable[[str], Awaitable[bool]],
         changed: Callable[[], None],
         recorder: AnnotatingRecorder,
         clock: Clock,
@@ -149,6 +160,8 @@ class NodePressureKeeper:
         kill: ends a pod and waits for it; raises TimeoutError when that takes long.
         is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
         reclaim: clears away what the node can do without.
+        cleared: removes what a pod (by uid) that is over has left in the runtime; whether nothing
+            is left.
         changed: told when other conditions hold.
         evicted, aged: count evictions, and seconds that numbers were old, by signal.
         others_end: whether pods are ending for limits of local storage.
@@ -160,6 +173,7 @@ class NodePressureKeeper:
         self._kill = kill
         self._is_over = is_over
         self._reclaim = reclaim
+        self._cleared = cleared
         self._changed = changed
         self._recorder = recorder
         self._clock = clock
@@ -177,6 +191,7 @@ class NodePressureKeeper:
         self._reclaiming: asyncio.Task[None] | None = None
         self._reclaimed = False
         """A reclaim is over: what is still crossed is a matter of pods."""
+        self._restored = False
         self._finished: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -184,6 +199,19 @@ class NodePressureKeeper:
     def conditions(self) -> tuple[str, ...]:
         """The conditions of pressure that the node tells of."""
         return tuple(each.value for each in self.state.conditions)
+
+    def node_shown(self, node: api.Node) -> None:
+        """The API has shown the node: the first time, as the last agent left it. Never blocks."""
+        if self._restored:
+            return
+        self._restored = True
+        conditions = (node.get("status") or {}).get("conditions") or ()
+        told = {each["type"] for each in conditions if each.get("status") == "True"}
+        shown = [each for each in Condition if each.value in told]
+        if shown:
+            now = asyncio.get_running_loop().time()
+            self.state = restored(self.state, shown, now)
+            self._signals.wake()
 
     def pod_finished(self, uid: str) -> None:
         """Everything of a pod is gone. Never blocks."""
@@ -366,6 +394,8 @@ class NodePressureKeeper:
                 await self._kill(pod, options)
                 if not self._is_over(pod.uid):
                     await finished.wait()
+                if condition is Condition.DISK:
+                    await self._clear_after(pod.uid)
         except TimeoutError:
             log.warning("evicted pod takes longer than its grace", extra={"pod": pod.key})
             self._stuck.add(pod.uid)
@@ -377,6 +407,15 @@ class NodePressureKeeper:
             if ending is not None and ending.task is asyncio.current_task():
                 del self._ending[condition]
             self._signals.wake()
+
+    async def _clear_after(self, uid: str) -> None:
+        """The next one is not judged by a disk that this one still fills."""
+        loop = asyncio.get_running_loop()
+        while True:
+            again = loop.time() + CLEAR_AGAIN_S
+            if await self._cleared(uid):
+                return
+            await asyncio.sleep(again - loop.time())
 
 
 def _facts(crossing: Crossing) -> dict[str, object]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.images.ages import Ages, ImageAges
 from kubeletpy.images.gc_selection import (
     Disk,
     ImageGCPolicy,
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 AGE = "age"
 SPACE = "space"
+MOST_PULLED = 1000
+"""Images that came since the last look; of more, the age begins with the next look."""
 
 
 class ImageGCError(Exception):
@@ -55,9 +58,15 @@ class ImageGarbageCollector:
         policy: ImageGCPolicy | None = None,
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
         on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
+        ages: ImageAges | None = None,
+        volumes: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """``on_remaining(ids, began)`` is called after a collection with the images that are left,
-        and the Unix time before which they were listed."""
+        """Args:
+        on_remaining: (ids, began) is called after a collection with the images that are left, and
+            the Unix time before which they were listed.
+        ages: kept over restarts; None: all images are new to each agent.
+        volumes: references of the images that pods have as volumes.
+        """
         self._images = images
         self._runtime = runtime
         self._recorder = recorder
@@ -68,16 +77,23 @@ class ImageGarbageCollector:
         self._statvfs = statvfs
         self._on_remaining = on_remaining
         self._records: dict[str, ImageRecord] = {}
-        self._started_at = clock.now()
+        self._ages = ages
+        self._known: Ages | None = None if ages is not None else {}
+        """What an earlier agent knew; None: not read yet."""
+        self._volumes = volumes
+        self._pulled: dict[str, float] = {}
+        """When images came that were not listed yet, by id."""
         self._failed_last_time = False
         self._one_by_one = asyncio.Lock()
 
     async def run(self) -> None:
         """One round, as the agent's timer calls it. Never raises for what the runtime does.
 
-        A second failure in a row becomes an event ImageGCFailed.
+        A second failure in a row becomes an event ImageGCFailed. With nothing to remove it only
+        looks: a disk that fills up needs to know what has not been used for long.
         """
         if self._policy.off:
+            await self.look()
             return
         try:
             await self.collect()
@@ -89,6 +105,20 @@ class ImageGarbageCollector:
         else:
             self._failed_last_time = False
 
+    async def look(self) -> None:
+        """Note which images there are, and remove none. Never raises for what the runtime does."""
+        try:
+            async with self._one_by_one:
+                await self.detect()
+                await self._save()
+        except CRIError as error:
+            logger.debug("images not listed", extra={"error": str(error)})
+
+    def pulled(self, image_id: str) -> None:
+        """An image came to the node, now: its age begins. Never blocks."""
+        if len(self._pulled) < MOST_PULLED:
+            self._pulled.setdefault(image_id, self._clock.now())
+
     async def detect(self) -> frozenset[str]:
         """Note which images there are and which are used; the ids of the used ones.
 
@@ -96,14 +126,25 @@ class ImageGarbageCollector:
             CRIError: the runtime could not list.
         """
         now = self._clock.now()
+        if self._known is None and self._ages is not None:
+            self._known = await asyncio.to_thread(self._ages.load, now)
         listed = await self._images.list_images()
         containers = await self._runtime.list_containers()
-        in_use = used_image_ids(containers, listed)
-        records = (
-            ImageRecord(image.id, image.size, image.pinned, now) for image in listed if image.id
-        )
+        in_use = used_image_ids(containers, listed, self._volumes())
+        records = [self._record(image, now) for image in listed if image.id]
         self._records = refresh(self._records, records, in_use, now)
+        self._known = {}
+        self._pulled.clear()
         return in_use
+
+    def _record(self, image: cri.Image, now: float) -> ImageRecord:
+        first, used = (self._known or {}).get(image.id, (now, 0.0))
+        first = min(first, self._pulled.get(image.id, now))
+        return ImageRecord(image.id, image.size, image.pinned, first, used)
+
+    async def _save(self) -> None:
+        if self._ages is not None:
+            await asyncio.to_thread(self._ages.save, tuple(self._records.values()))
 
     async def collect(self) -> int:
         """Remove what is too old, and more if the disk is too full; the bytes freed for space.
@@ -118,6 +159,7 @@ class ImageGarbageCollector:
             try:
                 return await self._collect(in_use)
             finally:
+                await self._save()
                 await self._tell_remaining(began)
 
     async def remove_unused(self) -> int:
@@ -144,12 +186,13 @@ class ImageGarbageCollector:
         try:
             return await self._free(unused, sum(image.size for image in unused) + 1)
         finally:
+            await self._save()
             await self._tell_remaining(began)
 
     async def _collect(self, in_use: frozenset[str]) -> int:
         now = self._clock.now()
         candidates = eviction_order(self._records, in_use)
-        aged = too_old(candidates, self._policy, now, self._started_at)
+        aged = too_old(candidates, self._policy, now)
         await self._remove_all(aged, AGE)
         disk = await self._disk()
         wanted = bytes_to_free(disk, self._policy)

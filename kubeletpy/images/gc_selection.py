@@ -10,6 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.images.reference import (
+    DEFAULT_TAG,
+    InvalidReference,
+    parse_reference,
+    with_default_tag,
+)
+from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 
 
@@ -48,7 +55,7 @@ class ImageRecord:
     pinned: bool
     first_detected: float
     last_used: float = 0.0
-    """0: not seen in use since the agent started."""
+    """0: never seen in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,9 @@ def refresh(
         fresh[image.id] = replace(
             image,
             first_detected=known.first_detected if known else image.first_detected,
-            last_used=now if image.id in in_use else (known.last_used if known else 0.0),
+            last_used=now
+            if image.id in in_use
+            else (known.last_used if known else image.last_used),
         )
     return fresh
 
@@ -91,15 +100,15 @@ def eviction_order(records: Mapping[str, ImageRecord], in_use: frozenset[str]) -
 
 
 def too_old(
-    candidates: Sequence[ImageRecord], policy: ImageGCPolicy, now: float, started_at: float
+    candidates: Sequence[ImageRecord], policy: ImageGCPolicy, now: float
 ) -> list[ImageRecord]:
     """Images unused for longer than the maximum age.
 
-    Nothing before the agent itself is that old: it cannot know what was used before it.
+    One that was never seen in use is as old as the knowledge of it.
     """
-    if policy.max_age <= 0 or now - started_at <= policy.max_age:
+    if policy.max_age <= 0:
         return []
-    return [image for image in candidates if now - image.last_used > policy.max_age]
+    return [i for i in candidates if now - max(i.last_used, i.first_detected) > policy.max_age]
 
 
 def bytes_to_free(disk: Disk, policy: ImageGCPolicy) -> int:
@@ -116,15 +125,25 @@ def may_free_space(image: ImageRecord, policy: ImageGCPolicy, now: float) -> boo
 
 
 def used_image_ids(
-    containers: Iterable[cri.Container], images: Iterable[cri.Image]
+    containers: Iterable[cri.Container],
+    images: Iterable[cri.Image],
+    volumes: Iterable[str] = (),
 ) -> frozenset[str]:
-    """Ids of images that containers name, by id, digest or tag: runtimes differ in which."""
+    """Ids of images that are named by id, digest or tag: runtimes differ in which.
+
+    Args:
+        containers: running or not.
+        images: all.
+        volumes: references of images that pods have as volumes, as the users wrote them.
+    """
     names = {
         name
         for container in containers
         for name in (container.image_id, container.image_ref, container.image.image)
         if name
     }
+    for reference in volumes:
+        names |= {reference, *_full_names(reference)}
     return frozenset(
         image.id
         for image in images
@@ -132,3 +151,26 @@ def used_image_ids(
         or any(n in names for n in image.repo_digests)
         or any(n in names for n in image.repo_tags)
     )
+
+
+def image_volumes(pods: Iterable[Pod]) -> set[str]:
+    """References of the images that pods have as volumes: the runtime lists no use of them."""
+    return {
+        reference
+        for pod in pods
+        for volume in pod.spec.get("volumes") or ()
+        if (reference := (volume.get("image") or {}).get("reference"))
+    }
+
+
+def _full_names(reference: str) -> set[str]:
+    """How a runtime may list what a user calls so."""
+    try:
+        full = parse_reference(reference)
+    except InvalidReference:
+        return set()
+    short = reference.partition("@")[0]
+    if full.digest:
+        return {f"{full.repository}@{full.digest}", f"{short}@{full.digest}"}
+    tag = full.tag or DEFAULT_TAG
+    return {f"{full.repository}:{tag}", with_default_tag(reference)}

@@ -7,7 +7,7 @@ an error or the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kubeletpy.api import types as api
@@ -49,8 +49,10 @@ class ImageManager:
         providers: CredentialProviders | None = None,
         records: PullRecords | None = None,
         pull_times: PullTimes | None = None,
+        pulled: Callable[[str], None] = lambda image_id: None,
     ) -> None:
-        """``records`` None: who pulled an image does not matter, it may be used if it is there."""
+        """``records`` None: who pulled an image does not matter, it may be used if it is there.
+        ``pulled`` is told the id of each image that came."""
         self._service = service
         self._recorder = recorder
         self._metrics = metrics
@@ -65,6 +67,7 @@ class ImageManager:
             settings=settings or PullSettings(),
             records=records,
             pull_times=self._pull_times,
+            pulled=pulled,
         )
 
     async def ensure_image_exists(

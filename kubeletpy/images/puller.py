@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -94,14 +94,17 @@ class ImagePuller:
         settings: PullSettings,
         records: PullRecords | None,
         pull_times: PullTimes,
+        pulled: Callable[[str], None] = lambda image_id: None,
     ) -> None:
-        """``records`` None: nobody asks who pulled what."""
+        """``records`` None: nobody asks who pulled what. ``pulled`` is told the id of each image
+        that came."""
         self._service = service
         self._recorder = recorder
         self._clock = clock
         self._metrics = metrics
         self._records = records
         self._pull_times = pull_times
+        self._pulled = pulled
         self._backoff = PullBackoff()
         self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
 
@@ -136,6 +139,7 @@ class ImagePuller:
                     ref, used = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
                     image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
                     ended_at = loop.time()
+                    self._pulled(image_id)
                     if record is not None:
                         await record.succeeded(image_id, used)
         except (CRIError, PullRateExceeded, IntentNotRecorded) as error:

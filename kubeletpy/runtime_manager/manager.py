@@ -48,6 +48,7 @@ from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
+from kubeletpy.runtime_manager.names.labels import POD_UID
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
@@ -293,6 +294,11 @@ class KubeRuntimeManager:
     async def delete_container(self, container_id: str) -> None:
         """Remove one dead container with its log and link. Raises CRIError."""
         await self._remover.container(container_id)
+
+    async def has_containers(self, uid: str) -> bool:
+        """Whether the runtime knows a container of a pod, dead or alive. Raises CRIError."""
+        chosen = cri.ContainerFilter(label_selector={POD_UID: uid})
+        return bool(await self._runtime.list_containers(chosen))
 
     async def collect_garbage(
         self,

@@ -75,6 +75,10 @@ class RuntimeManager(Protocol):
         """Remove one dead container with its log link. Raises remote.errors.CRIError."""
         ...
 
+    async def has_containers(self, uid: str) -> bool:
+        """Whether the runtime knows a container of a pod, dead or alive. Raises CRIError."""
+        ...
+
     async def collect_garbage(
         self,
         *,

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kubeletpy.agent.upkeep import CONTAINERS_PERIOD_S, SOON_S, Upkeep
+from kubeletpy.remote.errors import Internal
 from tests.virtual_time import on_virtual_time
 
 
@@ -61,3 +64,19 @@ async def test_ended_pods_are_one_round_soon_also_those_of_a_round_under_way() -
     await asyncio.sleep(20)
     assert rounds.at == [SOON_S, 2 * SOON_S + 2, 3 * SOON_S + 3]
     task.cancel()
+
+
+@pytest.mark.parametrize(("left", "cleared"), [(False, True), (True, False), (None, False)])
+@on_virtual_time
+async def test_whether_a_pod_has_left_something(left: bool | None, cleared: bool) -> None:
+    rounds = Rounds()
+
+    async def has_containers(uid: str) -> bool:
+        assert uid == "u"
+        if left is None:
+            raise Internal("ListContainers", "down")
+        return left
+
+    rounds.has_containers = has_containers  # type: ignore[attr-defined]
+    assert await upkeep(rounds).cleared("u") is cleared
+    assert rounds.at == [0]

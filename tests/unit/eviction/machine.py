@@ -79,13 +79,16 @@ class Machine:
     eaters: list[Eater]
     garbage: int = 0
     """Bytes of disk that a reclaim gives back."""
-    kernel_tells: bool = False
+    layers_go_at: float = 0.0
+    """Until then the runtime keeps what pods have left."""
     evictions: list[Eviction] = field(default_factory=list)
     events: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     reclaims: list[tuple[float, Reclaim]] = field(default_factory=list)
     told: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
     looks: list[float] = field(default_factory=list)
     lie: Callable[[Observations], Observations] = lambda seen: seen
+    layers: Callable[[], int] = lambda: 0
+    """Bytes of disk that ended pods have left."""
     where: Layout | None = Layout.ONE
 
     def __post_init__(self) -> None:
@@ -102,6 +105,7 @@ class Machine:
             kill=self.kill,
             is_over=lambda uid: all(each.pod.uid != uid for each in self.running()),
             reclaim=self.reclaim,
+            cleared=self.cleared,
             changed=lambda: self.told.append((self.now(), self.keeper.conditions)),
             recorder=self,
             clock=_Clock(),
@@ -121,7 +125,7 @@ class Machine:
         now = self.now()
         uses = [each.use(now) for each in self.running()]
         memory = MEMORY - sum(use.memory for use in uses)
-        disk = DISK - self.garbage - sum(use.disk.logs[0] for use in uses)
+        disk = DISK - self.garbage - self.layers() - sum(use.disk.logs[0] for use in uses)
         tasks = TASKS - sum(use.tasks for use in uses)
         return {
             Signal.MEMORY: Observation(max(0, memory), MEMORY, now),
@@ -186,6 +190,9 @@ class Machine:
         if killed.stopped_at is None or now + ends < killed.stopped_at:
             killed.stopped_at = now + ends
         await asyncio.sleep(max(0.0, killed.stopped_at - now))
+
+    async def cleared(self, uid: str) -> bool:
+        return self.now() >= self.layers_go_at
 
     async def reclaim(self, what: Reclaim) -> None:
         await asyncio.sleep(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.eviction.decide import State, decide, hold_ends, is_well
+from kubeletpy.eviction.decide import State, decide, hold_ends, is_well, restored
 from kubeletpy.eviction.signals import (
     Condition,
     Doubt,
@@ -193,3 +193,17 @@ def test_any_history(looks_made: list[tuple[float, dict[str, int]]]) -> None:
 
 def test_nothing_is_known_at_the_start() -> None:
     assert State().conditions == ()
+
+
+def test_what_an_earlier_agent_told_is_held_for_a_transition_period() -> None:
+    looks = Looks(rules(evictionHard={"memory.available": "1Gi"}))
+    looks.state = restored(looks.state, [Condition.DISK], looks.now)
+    assert looks.look(10).state.conditions == (Condition.DISK,)
+    assert looks.look(289).state.conditions == (Condition.DISK,)
+    assert looks.look(1).state.conditions == ()
+
+
+def test_what_is_known_already_is_not_restored() -> None:
+    looks = Looks(rules(evictionHard={"memory.available": "1Gi"}))
+    known = looks.sure(MEMORY=GI - 1).state
+    assert restored(known, [Condition.MEMORY], looks.now + 50) == known

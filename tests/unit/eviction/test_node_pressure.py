@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -271,3 +272,60 @@ def _drawn(chance: random.Random, number: int) -> Eater:
         ends_after=chance.choice([0.0, 0.5, 1.0]),
         **({} if critical else rates),
     )
+
+
+# -- restarts ------------------------------------------------------------------------------------
+
+
+def shown(*conditions: str) -> Any:
+    return {
+        "metadata": {"name": "n1"},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": "True"},
+                {"type": "PIDPressure", "status": "False"},
+                *({"type": each, "status": "True"} for each in conditions),
+            ]
+        },
+    }
+
+
+@on_virtual_time
+async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    machine.keeper.node_shown(shown("DiskPressure"))
+    assert machine.keeper.conditions == ("DiskPressure",)
+    await machine.runs(310)
+    ((ended, none),) = machine.told
+    assert none == ()
+    assert 300 <= ended < 302
+
+
+@on_virtual_time
+async def test_only_what_the_last_agent_left_is_restored() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    machine.keeper.node_shown(shown())
+    machine.keeper.node_shown(shown("MemoryPressure"))
+    assert machine.keeper.conditions == ()
+
+
+@on_virtual_time
+async def test_the_next_is_not_judged_by_what_the_last_one_left() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=20.0
+    )
+    eater_of_layers = machine.eaters[0]
+    machine.layers = lambda: 50 * GI if eater_of_layers.killed_at and machine.now() < 20 else 0
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_what_a_pod_leaves_for_good_is_not_waited_for() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=1e9
+    )
+    machine.layers = lambda: 50 * GI if machine.eaters[0].killed_at is not None else 0
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    assert machine.evictions[1].at - machine.evictions[0].at >= 30

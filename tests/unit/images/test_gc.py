@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector, ImageGCError
 from kubeletpy.images.gc_selection import (
     Disk,
@@ -50,12 +52,11 @@ def test_bytes_to_free(available: int, expected: int) -> None:
     assert bytes_to_free(Disk(1000, available), ImageGCPolicy()) == expected
 
 
-def test_age_counts_only_once_the_agent_is_that_old() -> None:
+def test_age_counts_from_the_last_use_or_the_first_sight() -> None:
     policy = ImageGCPolicy(max_age=100)
-    images = [record("a", 0), record("b", 950)]
-    assert too_old(images, policy, 1000, 900) == []
-    assert too_old(images, policy, 1000, 800) == images[:1]
-    assert too_old(images, ImageGCPolicy(), 1000, 0) == []
+    images = [record("a", 0, 899), record("b", 0, 900), record("c", 900, 1), record("d", 899, 1)]
+    assert [image.id for image in too_old(images, policy, 1000)] == ["a", "d"]
+    assert too_old(images, ImageGCPolicy(), 1000) == []
 
 
 def test_in_use_by_id_digest_or_tag() -> None:
@@ -85,6 +86,9 @@ class Node:
     async def list_containers(self, filter: object = None) -> list[cri.Container]:
         return self.containers
 
+    volumes: tuple[str, ...] = ()
+    root: Path | None = None
+
     def collector(self, **policy: Any) -> ImageGarbageCollector:
         def statvfs(path: str) -> Any:
             return SimpleNamespace(f_blocks=self.capacity, f_frsize=1, f_bavail=self.available)
@@ -98,6 +102,8 @@ class Node:
             node_name="n",
             policy=ImageGCPolicy(**policy),
             statvfs=statvfs,
+            ages=ImageAges(self.root) if self.root is not None else None,
+            volumes=lambda: self.volumes,
         )
 
 
@@ -132,6 +138,9 @@ async def test_young_images_stay_and_too_little_freed_is_reported() -> None:
 async def test_age_and_off() -> None:
     node = Node(available=900)
     node.images.add("a")
+    node.images.add("old", pinned=True)
+    node.images.add("x:1")
+    node.volumes = ("x:1",)
     collector = node.collector(max_age=1000)
     await collector.run()
     await asyncio.sleep(1001)
@@ -171,3 +180,63 @@ async def test_for_a_disk_that_is_about_to_be_full_all_unused_images_go_but_youn
     node.images.add("young", size=60)
     assert await collector.remove_unused() == 60
     assert sorted(node.images.removed) == ["sha256:empty", "sha256:old"]
+
+
+# -- over restarts -------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_ages_outlive_the_agent(tmp_path: Path) -> None:
+    node = Node(available=900, root=tmp_path)
+    node.images.add("a")
+    node.images.add("used")
+    node.containers = [cri.Container(image_id="sha256:used")]
+    await node.collector(max_age=1000).run()
+    await asyncio.sleep(600)
+    await node.collector(max_age=1000).run()
+    node.containers = []
+    await asyncio.sleep(401)
+    await node.collector(max_age=1000).run()
+    assert node.images.removed == ["sha256:a"]
+    await asyncio.sleep(600)
+    await node.collector(max_age=1000).run()
+    assert node.images.removed == ["sha256:a", "sha256:used"]
+
+
+@on_virtual_time
+async def test_under_pressure_an_old_image_goes_at_once_after_a_restart(tmp_path: Path) -> None:
+    node = Node(root=tmp_path)
+    node.images.add("a")
+    await node.collector(high_threshold_percent=100).run()
+    await asyncio.sleep(121)
+    node.images.add("new")
+    freed = await node.collector(high_threshold_percent=100).remove_unused()
+    assert (freed, node.images.removed) == (1000, ["sha256:a"])
+
+
+@on_virtual_time
+async def test_the_age_of_a_pulled_image_begins_with_its_pull() -> None:
+    node = Node()
+    collector = node.collector()
+    await collector.look()
+    node.images.add("a")
+    collector.pulled("sha256:a")
+    await asyncio.sleep(121)
+    assert await collector.remove_unused() == 1000
+
+
+@on_virtual_time
+async def test_a_runtime_that_does_not_answer_loses_no_ages(tmp_path: Path) -> None:
+    node = Node(root=tmp_path)
+    node.images.add("a")
+    await node.collector().look()
+    await asyncio.sleep(121)
+    later = node.collector()
+    listed, node.images.list_images = node.images.list_images, _down  # type: ignore[method-assign]
+    await later.look()
+    node.images.list_images = listed  # type: ignore[method-assign]
+    assert await later.remove_unused() == 1000
+
+
+async def _down(filter: object = None) -> Any:
+    raise Internal("ListImages", "down")

@@ -12,36 +12,72 @@ from kubeletpy.images.gc_selection import (
     ImageRecord,
     bytes_to_free,
     eviction_order,
+    image_volumes,
     may_free_space,
     refresh,
     too_old,
+    used_image_ids,
 )
+from kubeletpy.remote.generated import api_pb2 as cri
+from tests.unit.podworkers.builders import make_pod
 
 A = ImageRecord("a", 10, False, first_detected=100)
 AGING = ImageGCPolicy(max_age=100)
 
 
 @pytest.mark.parametrize(
-    ("now", "started_at", "last_used", "goes"),
+    ("now", "last_used", "goes"),
     [
-        (1000, 900, 0, False),  # the agent is just as old as the images may be
-        (1001, 900, 0, True),
-        (1001, 900, 901, False),
-        (1001, 900, 900, True),
+        (200, 0, False),  # known for just as long as images may be unused
+        (201, 0, True),
+        (1001, 901, False),
+        (1001, 900, True),
     ],
 )
-def test_too_old(now: float, started_at: float, last_used: float, goes: bool) -> None:
+def test_too_old(now: float, last_used: float, goes: bool) -> None:
     image = replace(A, last_used=last_used)
-    assert too_old([image], AGING, now, started_at) == ([image] if goes else [])
+    assert too_old([image], AGING, now) == ([image] if goes else [])
 
 
 @pytest.mark.parametrize("max_age", [0, -1])
 def test_without_an_age_nothing_is_too_old(max_age: float) -> None:
-    assert too_old([A], ImageGCPolicy(max_age=max_age), 1e9, 0) == []
+    assert too_old([A], ImageGCPolicy(max_age=max_age), 1e9) == []
 
 
 def test_an_age_of_a_second_is_one() -> None:
-    assert too_old([A], ImageGCPolicy(max_age=1), 1000, 0) == [A]
+    assert too_old([A], ImageGCPolicy(max_age=1), 1000) == [A]
+
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("reference", "listed"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("busybox", "busybox:latest"),
+        ("busybox:1", "docker.io/library/busybox:1"),
+        ("r.example/a/b:1", "r.example/a/b:1"),
+        (f"busybox@{DIGEST}", f"docker.io/library/busybox@{DIGEST}"),
+        (f"busybox:1@{DIGEST}", f"docker.io/library/busybox@{DIGEST}"),
+        ("localhost/Odd", "localhost/Odd"),
+    ],
+)
+def test_images_of_volumes_are_used(reference: str, listed: str) -> None:
+    digest = "@" in listed
+    image = cri.Image(id="1", repo_tags=[] if digest else [listed])
+    image.repo_digests.extend([listed] if digest else [])
+    other = cri.Image(id="2", repo_tags=["docker.io/library/other:latest"])
+    assert used_image_ids((), [image, other], [reference]) == {"1"}
+
+
+def test_which_images_pods_have_as_volumes() -> None:
+    volumes = [
+        {"name": "a", "image": {"reference": "x:1"}},
+        {"name": "b", "emptyDir": {}},
+        {"name": "c", "image": {}},
+    ]
+    assert image_volumes([make_pod(volumes=volumes), make_pod("other")]) == {"x:1"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""The file of image ages: what is kept of it, and what a bad one does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.images import ages
+from kubeletpy.images.ages import FILE, ImageAges, read_ages, written
+from kubeletpy.images.gc_selection import ImageRecord
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    kept = ImageAges(tmp_path)
+    assert kept.load(1000) == {}
+    kept.save([ImageRecord("a", 1, False, 100.4, 0), ImageRecord("b", 1, True, 100, 900.6)])
+    assert kept.load(1000) == {"a": (100, 0), "b": (100, 901)}
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_times_to_come_are_now() -> None:
+    assert read_ages(b'{"images": {"a": [5000, 9000]}}', 1000) == {"a": (1000, 1000)}
+
+
+@pytest.mark.parametrize(
+    "entry", ["1", "[1]", "[1, 2, 3]", "[-1, 0]", '["1", 0]', "[NaN, 0]", "[true, 0]", "null"]
+)
+def test_entries_that_make_no_sense_are_left_out(entry: str) -> None:
+    text = f'{{"images": {{"bad": {entry}, "good": [1, 2]}}}}'
+    assert read_ages(text.encode(), 1000) == {"good": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"images": 1}', b"\xff", b"[" * 100_000, b" " * (5 << 20)]
+)
+def test_a_file_that_is_none_makes_all_images_new(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    assert ImageAges(tmp_path).load(1000) == {}
+    (told,) = caplog.messages
+    assert told == "ages of images not read: all count as new"
+
+
+def test_no_directory_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ImageAges(tmp_path / "gone").save([])
+    assert caplog.messages == ["ages of images not kept"]
+
+
+def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ages, "MOST_IMAGES", 2)
+    records = [ImageRecord(str(n), 1, False, 0, n) for n in range(5)]
+    text = written([*records, ImageRecord("x" * 300, 1, False, 10, 99)])
+    assert list(json.loads(text)["images"]) == ["4", "3"]
+    assert len(read_ages(b'{"images": {"a": [1, 1], "b": [1, 1], "c": [1, 1]}}', 5)) == 2
