@@ -30,7 +30,7 @@ class Chaos:
         """Faults, outages, deaths and users' deeds for so long."""
         world, rng = self._world, self._rng
         self._set_rates()
-        user = RandomUser(world.user, world.rng("user"))
+        user = self.user()
         end = world.loop.time() + seconds
         while world.loop.time() < end:
             await asyncio.sleep(rng.expovariate(1 / 2.5))
@@ -39,6 +39,10 @@ class Chaos:
             else:
                 await self._mishap()
         await self._revive()
+
+    def user(self) -> RandomUser:
+        """Who makes, changes and deletes pods."""
+        return RandomUser(self._world.user, self._world.rng("user"))
 
     def _set_rates(self) -> None:
         world, rng = self._world, self._rng

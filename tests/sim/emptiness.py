@@ -39,6 +39,7 @@ IDLE_TASKS = {
     "events",
     "node",
     "node-lease",
+    "node-pressure",
     "own-node",
     "services",
     "static-pods-mirrors",

@@ -54,6 +54,8 @@ class Invariants:
         self._delays: dict[tuple[object, ...], _Delay] = {}
         self._made_in: dict[str, int] = {}
         """Container id -> the life of the agent that had it made."""
+        self.evicts: Callable[[str], bool] = lambda uid: False
+        """Whether the pod of a uid is stopped because it is evicted."""
         runtime.observers.append(self.runtime_changed)
 
     # -- the runtime -------------------------------------------------------------------------
@@ -117,6 +119,8 @@ class Invariants:
         if pod.images(victim.name) != {victim.image}:
             return
         if self._has_ended(pod) or _deadline_passed(pod) or _restarts_to_resize(pod, victim.name):
+            return
+        if self.evicts(pod.uid):
             return
         self._history.violated(f"{victim} was healthy and is stopped")
 

@@ -293,7 +293,11 @@ class SimRuntime:
         for image in self.images:
             if name in (image, scripts.image_id(image)):
                 return cri.Image(
-                    id=scripts.image_id(image), repo_tags=[image], size=1000, username="root"
+                    id=scripts.image_id(image),
+                    repo_tags=[image],
+                    size=1000,
+                    username="root",
+                    pinned=image == PAUSE,
                 )
         return None
 

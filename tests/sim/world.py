@@ -31,6 +31,8 @@ from tests.sim.history import History, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, spawn
 from tests.sim.pod_groups import GroupsOfOneLife, PodGroups
+from tests.sim.pressure import SETTINGS, SightOfOneLife, Stores
+from tests.sim.pressure_judge import PressureJudge
 from tests.sim.runtime import SimRuntime
 from tests.sim.storage import Storage
 from tests.sim.truth import Truth
@@ -73,6 +75,7 @@ class World:
         manifest_url: str = "",
         pod_groups: bool = False,
         storage: bool = False,
+        pressure: bool = False,
     ) -> None:
         self.seed = seed
         self.manifest_url = manifest_url
@@ -107,6 +110,11 @@ class World:
         """CSI drivers by name."""
         if storage:
             self._make_storage()
+        self.stores: Stores | None = None
+        self.judge: PressureJudge | None = None
+        if pressure:
+            self.stores = Stores(self.runtime, self.history, root)
+            self.judge = self._new_judge(self.stores)
         self.life = 0
         self.alive = False
         self.steps = 0
@@ -175,8 +183,17 @@ class World:
                 "resolvConf": "",
                 "staticPodPath": str(self.static_dir or ""),
                 "staticPodURL": self.manifest_url,
+                **(SETTINGS if self.stores is not None else {}),
             }
         )
+
+    def _new_judge(self, stores: Stores) -> PressureJudge:
+        judge = PressureJudge(
+            stores, self.truth, self.runtime, self.history, lambda: self.life if self.alive else 0
+        )
+        self.invariants.evicts = judge.justifies
+        self.registry.store.subscribe(judge.api_changed)
+        return judge
 
     def _outside(self, life: int) -> Outside:
         step = self._stepper(life)
@@ -185,6 +202,9 @@ class World:
         )
         (self.root / "kubelet").mkdir(exist_ok=True)
         api = SimKubeApi(self.server, self.api_faults, self.rng(f"api {life}"), step)
+        sight = None
+        if self.stores is not None and self.judge is not None:
+            sight = SightOfOneLife(self.stores, step, life, self.judge.asked)
         return Outside(
             machine=Machine(
                 FACTS,
@@ -193,6 +213,8 @@ class World:
                 cgroups=GroupsOfOneLife(self.groups, step) if self.groups is not None else None,
                 container_logs_dir=str(self.root / "log" / "containers"),
                 concurrent_starts=6,
+                signals=sight,
+                uses=sight,
             ),
             runtime=client,
             images=client,

@@ -1,0 +1,289 @@
+"""What must never happen on a node that runs short; judged by the truth, never by the agent.
+
+Nobody goes while there is enough, nobody before another who should, nobody beside one who is just
+going and was enough; static pods stay; what the node itself can do without goes first; the
+conditions say what is, and do not flap. And somebody does go, in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kubeletpy.api.types import JSON
+from kubeletpy.eviction.signals import Signal
+from kubeletpy.pods.pod import Pod
+from kubeletpy_up.storage.history import Change
+from tests.sim.api import NODE
+from tests.sim.history import History
+from tests.sim.pressure import (
+    LEAST,
+    MIN_AGE_S,
+    RECLAIM_DISK,
+    SOFT_GRACE_S,
+    SOFT_MEMORY,
+    TRANSITION_S,
+    Stores,
+    Taken,
+)
+from tests.sim.runtime import SimRuntime
+from tests.sim.truth import Truth
+
+CLEANUP_S = 30.0
+LOOK_S = 10.0
+IN_TIME_S = 15.0
+"""Two looks that are sure, the end of a pod, and what a reclaim takes."""
+CONDITIONS = {
+    "MemoryPressure": (Signal.MEMORY,),
+    "DiskPressure": (Signal.NODEFS, Signal.NODEFS_INODES),
+    "PIDPressure": (Signal.PIDS,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How things stood when an agent was about to choose."""
+
+    at: float
+    life: int
+    left: dict[Signal, float]
+    would_be_left: dict[Signal, float]
+    """Had those who are going been gone."""
+    cleared: dict[Signal, float]
+    """Had the garbage that is old enough been gone."""
+    acting: frozenset[Signal]
+    soft_over: bool
+    """Too little memory for a soft threshold, for longer than its grace."""
+    going: tuple[str, ...]
+    pods: dict[str, Taken]
+
+
+@dataclass(slots=True)
+class Wish:
+    """What a pod asked for, as the user wrote it."""
+
+    priority: int = 0
+    memory: float = 0
+
+
+@dataclass(slots=True)
+class PressureJudge:
+    """Ask :meth:`justifies` of each stop; ``tick`` it often."""
+
+    stores: Stores
+    truth: Truth
+    runtime: SimRuntime
+    history: History
+    life: Callable[[], int]
+    wishes: dict[str, Wish] = field(default_factory=dict)
+    """By the pod's name."""
+    unseen: float = LOOK_S
+    """Seconds for which looks may miss a shortage."""
+    calm: bool = True
+    """Nothing goes wrong but the node's running short."""
+    evicted: dict[str, tuple[float, int, frozenset[Signal], bool]] = field(default_factory=dict)
+    """uid -> (when, life, signals, softly)."""
+    stories: list[str] = field(default_factory=list)
+    _asked: list[Asked] = field(default_factory=list)
+    _acting: set[Signal] = field(default_factory=set)
+    _soft_since: float | None = None
+    _short_at: dict[str, float] = field(default_factory=dict)
+    """When a condition was last true, as looks could see it."""
+    _short_since: dict[Signal, float] = field(default_factory=dict)
+    _unused_since: dict[str, float] = field(default_factory=dict)
+    _shown: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    """Condition -> (status, when, life) as the API has it."""
+
+    # -- what is seen ------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Take note of what is left."""
+        now, left = asyncio.get_running_loop().time(), self.stores.left()
+        for signal, least in LEAST.items():
+            more = RECLAIM_DISK if signal is Signal.NODEFS else 0
+            if left[signal] < least:
+                self._acting.add(signal)
+                self._short_since.setdefault(signal, now)
+            else:
+                self._short_since.pop(signal, None)
+                if left[signal] >= least + more:
+                    self._acting.discard(signal)
+        if left[Signal.MEMORY] >= SOFT_MEMORY:
+            self._soft_since = None
+        elif self._soft_since is None:
+            self._soft_since = now
+        for condition, signals in CONDITIONS.items():
+            soft = condition == "MemoryPressure" and self._soft_since is not None
+            if soft or self._acting & set(signals):
+                self._short_at[condition] = now
+        used = {i for i in self.runtime.images if not self.stores.unused(i)}
+        for image in self.runtime.images:
+            if image in used:
+                self._unused_since.pop(image, None)
+            else:
+                self._unused_since.setdefault(image, now)
+        self._in_time(now)
+
+    def _in_time(self, now: float) -> None:
+        """Somebody goes when there is too little."""
+        if not self.calm or not self.life():
+            return
+        last = max((at for at, *_ in self.evicted.values()), default=0.0)
+        could = any(
+            not pod.static and not pod.terminal and self.runtime.running(pod.uid)
+            for pod in self.truth.live()
+        )
+        for signal, since in self._short_since.items():
+            if could and now - max(since, last) > IN_TIME_S + CLEANUP_S:
+                self.history.violated(f"too little {signal} since {since:.1f}, and nobody goes")
+                self._short_since[signal] = now
+
+    def asked(self, life: int, pods: Sequence[Pod], disk: bool) -> None:
+        """An agent asks what pods take, to choose among them."""
+        self.tick()
+        now, taken = asyncio.get_running_loop().time(), self.stores.taken()
+        going = tuple(
+            uid
+            for uid, (at, of_life, _, _) in self.evicted.items()
+            if of_life == life and now - at < CLEANUP_S and uid in taken
+        )
+        old = MIN_AGE_S + 20
+        garbage = [i for i, since in self._unused_since.items() if now - since > old]
+        self._asked.append(
+            Asked(
+                at=now,
+                life=life,
+                left=self.stores.left(),
+                would_be_left=self.stores.left(going),
+                cleared=self.stores.left(garbage=garbage),
+                acting=frozenset(self._acting),
+                soft_over=self._soft_since is not None
+                and now - self._soft_since >= SOFT_GRACE_S - 0.5,
+                going=going,
+                pods={pod.uid: taken.get(pod.uid, Taken()) for pod in pods},
+            )
+        )
+
+    # -- what is judged ----------------------------------------------------------------------
+
+    def justifies(self, uid: str) -> bool:
+        """Whether a healthy pod may be stopped, because it is evicted; notes how it is."""
+        known = self.evicted.get(uid)
+        if known is not None and known[1] == self.life():
+            return True
+        asked = next(
+            (a for a in reversed(self._asked) if a.life == self.life() and uid in a.pods), None
+        )
+        if asked is None:
+            return False
+        self._judge(uid, asked)
+        return True
+
+    def api_changed(self, change: Change) -> None:
+        """Something is written to the API's store."""
+        if change.resource == "nodes" and change.object["metadata"]["name"] == NODE:
+            self._conditions(change.object.get("status") or {})
+        if change.resource != "pods":
+            return
+        status = change.object.get("status") or {}
+        if status.get("reason") == "Evicted" and "low on resource" in status.get("message", ""):
+            uid = change.object["metadata"]["uid"]
+            if uid not in self.evicted and not self.justifies(uid):
+                self.history.violated(f"{uid[:8]} is shown as evicted, and nobody asked for it")
+
+    def _judge(self, uid: str, asked: Asked) -> None:
+        pod = self.truth.pods.get(uid)
+        if pod is None or pod.static:
+            self.history.violated(f"static pod {uid[:8]} is evicted")
+            return
+        soft = asked.soft_over and Signal.MEMORY not in asked.acting
+        signals = set(asked.acting) | ({Signal.MEMORY} if soft else set())
+        if not signals:
+            self.history.violated(f"{pod.name} is evicted while there is enough: {asked.left}")
+        first = {signal for signal in signals if self._is_first(uid, signal, asked)}
+        if signals and not first:
+            self.history.violated(f"{pod.name} is evicted before others: {self._table(asked)}")
+        self.evicted[uid] = (asked.at, asked.life, frozenset(first), soft)
+        self.stories.append(f"{pod.name} {sorted(first)}{' soft' if soft else ''}")
+        self.history.note("judge", f"{pod.name} {uid[:8]} goes: {sorted(first)} soft={soft}")
+        if first and not any(self._is_needed(signal, asked, soft) for signal in first):
+            self.history.violated(f"{pod.name} is evicted while {asked.going} go: enough")
+        enough = LEAST[Signal.NODEFS] + RECLAIM_DISK
+        if self.calm and first == {Signal.NODEFS} and asked.cleared[Signal.NODEFS] >= enough:
+            self.history.violated(f"{pod.name} is evicted though garbage was left")
+
+    def _is_needed(self, signal: Signal, asked: Asked, soft: bool) -> bool:
+        least: float = SOFT_MEMORY if soft else LEAST[signal]
+        if signal is Signal.NODEFS:
+            least += RECLAIM_DISK
+        if asked.would_be_left[signal] < least:
+            return True
+        # a hard threshold does not wait for who has the grace of a soft one
+        return not soft and all(self.evicted[uid][3] for uid in asked.going)
+
+    def _is_first(self, uid: str, signal: Signal, asked: Asked) -> bool:
+        own = self._key(uid, signal, asked)
+        return all(
+            own <= self._key(other, signal, asked)
+            for other in asked.pods
+            if not self._stays(other) and not self._is_stuck(other, asked)
+        )
+
+    def _stays(self, uid: str) -> bool:
+        pod = self.truth.pods.get(uid)
+        return pod is None or pod.static
+
+    def _is_stuck(self, uid: str, asked: Asked) -> bool:
+        at = self.evicted.get(uid)
+        return at is not None and at[1] == asked.life
+
+    def _key(self, uid: str, signal: Signal, asked: Asked) -> tuple[object, ...]:
+        pod, taken = self.truth.pods[uid], asked.pods[uid]
+        wish = self.wishes.get(pod.name, Wish())
+        if signal is Signal.PIDS:
+            return (wish.priority, taken.runs, -int(taken.tasks))
+        if not taken.runs:
+            return (False,)
+        used, request = {
+            Signal.MEMORY: (int(taken.memory), wish.memory),
+            Signal.NODEFS: (int(taken.layers) + int(taken.volumes), 0),
+            Signal.NODEFS_INODES: (int(taken.inodes), 0),
+        }[signal]
+        return (True, used <= request, wish.priority, request - used)
+
+    def _table(self, asked: Asked) -> str:
+        rows = [
+            f"{self.truth.pods[uid].name} {taken} {self.wishes.get(self.truth.pods[uid].name)}"
+            for uid, taken in asked.pods.items()
+            if uid in self.truth.pods
+        ]
+        return "; ".join([str(sorted(asked.acting)), *rows])
+
+    # -- the conditions ----------------------------------------------------------------------
+
+    def _conditions(self, status: JSON) -> None:
+        now = asyncio.get_running_loop().time()
+        self.tick()
+        for condition in status.get("conditions") or ():
+            name, told = condition["type"], condition["status"]
+            if name not in CONDITIONS:
+                continue
+            before, since, life = self._shown.get(name, ("False", now, 0))
+            if told == before:
+                self._shown.setdefault(name, (told, now, self.life()))
+                continue
+            self._shown[name] = (told, now, self.life())
+            self.history.note("judge", f"node is {name}={told}")
+            short = self._short_at.get(name)
+            if told == "True" and (short is None or now - short > TRANSITION_S + LOOK_S + 60):
+                self.history.violated(f"{name} is told without any shortage")
+            if told == "False" and short is not None and now - short < TRANSITION_S - self.unseen:
+                self.history.violated(
+                    f"{name}, told since {since:.1f} (life {life}), ends at {now:.1f} in life "
+                    f"{self.life()}: the shortage was at {short:.1f}"
+                )
+
+    def not_well(self) -> list[str]:
+        """Conditions that still hold."""
+        return [f"{name}={told}" for name, (told, *_) in self._shown.items() if told != "False"]

@@ -1,0 +1,269 @@
+"""Random histories of a node whose memory, disk, inodes and tasks pods eat, with the agent killed.
+
+``KUBELETPY_SIM_SEED=n`` replays one seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.requests import ADMIN
+from tests.sim import scripts
+from tests.sim.chaos import CONVERGES_WITHIN, EMPTY_WITHIN, Chaos
+from tests.sim.loop import run, spawn
+from tests.sim.pressure import DISK, INODES, MEMORY, MI, TASKS, VOLUME, Appetite, Liar
+from tests.sim.pressure_judge import LOOK_S, Wish
+from tests.sim.test_static_pods import manifest
+from tests.sim.user import container, pod
+from tests.sim.world import World
+
+RUNS = 200
+TICK_S = 0.1
+CLASSES = {"low": 0, "middle": 100, "high": 1000}
+
+
+def _seeds() -> list[Any]:
+    one = os.environ.get("KUBELETPY_SIM_SEED")
+    if one:
+        return [pytest.param(int(one), id=f"seed{one}")]
+    first = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
+    fresh = range(first, first + RUNS) if first else range(0)
+    return [
+        *(pytest.param(n, id=f"seed{n}") for n in range(RUNS)),
+        *(pytest.param(n, id=f"fresh-seed{n}") for n in fresh),
+    ]
+
+
+class HungryUser:
+    """Makes pods that take more and more, and takes some away again."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._made = 0
+        for name, value in CLASSES.items():
+            world.registry.create(
+                ADMIN,
+                "priorityclasses.scheduling.k8s.io",
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                },
+            )
+
+    def act(self, max_pods: int) -> None:
+        """Do one thing."""
+        pods = self._world.user.pods()
+        if len(pods) < max_pods and self._rng.random() < 0.75:
+            self.create()
+        elif pods:
+            chosen = self._rng.choice(pods)["metadata"]["name"]
+            self._world.user.delete(chosen, self._rng.choice((None, None, 0, 2)))
+
+    def create(self) -> None:
+        """Make a pod."""
+        rng, world = self._rng, self._world
+        assert world.stores is not None and world.judge is not None
+        self._made += 1
+        name = f"pod{self._made}"
+        chosen = rng.choice(list(CLASSES))
+        wants = rng.choice((0, 0, 500 * MI, 2000 * MI))
+        world.stores.appetites[name] = appetite(rng)
+        world.judge.wishes[name] = Wish(CLASSES[chosen], wants)
+        what, host = rng.choice((("run", scripts.LOCAL), ("stubborn", scripts.REMOTE)))
+        if rng.random() < 0.2:
+            what = rng.choice(("doneslow", "failslow"))
+        made = container("c", what, host)
+        made["volumeMounts"] = [{"name": VOLUME, "mountPath": "/v"}]
+        if wants:
+            made["resources"] = {"requests": {"memory": str(wants)}}
+        spec: JSON = {"priorityClassName": chosen, "volumes": [{"name": VOLUME, "emptyDir": {}}]}
+        try:
+            world.user.create(pod(name, [made], restart=rng.choice(("Always", "Never")), **spec))
+        except ApiError as refusal:
+            world.history.note("user", f"refused: {refusal.message[:100]}")
+
+
+def appetite(rng: random.Random) -> Appetite:
+    """Often modest, sometimes without measure."""
+
+    def of(whole: float, least: float = 0.0) -> tuple[float, float]:
+        start = least + whole * rng.choice((0.001, 0.01, 0.1, 0.2, 0.4))
+        return start, whole * rng.choice((0.0, 0.0, 0.0, 0.002, 0.02, 0.1))
+
+    kind = rng.randrange(5)
+    return Appetite(
+        memory=of(MEMORY) if kind in (0, 4) else (10 * MI, 0),
+        layer=of(DISK) if kind == 1 else (MI, 0),
+        volume=of(DISK) if kind in (2, 4) else (0, 0),
+        inodes=of(INODES) if kind == 2 else (0, 0),
+        tasks=of(TASKS, 1) if kind == 3 else (2, 0),
+    )
+
+
+class ShortOfAll(Chaos):
+    """Chaos with hungry pods."""
+
+    def user(self) -> HungryUser:  # type: ignore[override]
+        return HungryUser(self._world, self._world.rng("user"))
+
+
+async def history(seed: int, root: Path, *, seconds: float = 150.0) -> World:
+    """Live through one history: every third calm, every third with lies, every third with chaos."""
+    world = World(seed, root, events=bool(seed % 2), static=True, pressure=True)
+    assert world.stores is not None and world.judge is not None and world.static_dir is not None
+    (world.static_dir / "web.yaml").write_text(manifest("web"))
+    world.stores.appetites["web-sim-node"] = Appetite(
+        memory=(MEMORY * 0.3, 0), layer=(DISK * 0.3, 0)
+    )
+    ticking = spawn(_tick(world))
+    world.start()
+    kind = seed % 3
+    if kind == 1:
+        world.stores.lies = Liar(world.rng("liar"), 0.3)
+        world.judge.unseen = 3 * LOOK_S
+    if kind == 2:
+        world.judge.calm = False
+        await ShortOfAll(world, random.Random(f"{seed} chaos")).unleash(seconds)
+    else:
+        user, rng = HungryUser(world, world.rng("user")), world.rng("pace")
+        end = world.loop.time() + seconds
+        while world.loop.time() < end:
+            await asyncio.sleep(rng.expovariate(1 / 4))
+            user.act(max_pods=6)
+    world.stores.lies = lambda seen: seen
+    world.stores.appetites.clear()
+    await world.converges(CONVERGES_WITHIN, lambda: _not_well(world))
+    for obj in world.user.pods():
+        world.user.delete(obj["metadata"]["name"])
+    (world.static_dir / "web.yaml").unlink()
+    await world.converges(EMPTY_WITHIN, world.remains)
+    await world.stop()
+    ticking.cancel()
+    world.history.check()
+    return world
+
+
+def _not_well(world: World) -> list[str]:
+    assert world.judge is not None and world.stores is not None
+    left = {signal.value: round(left) for signal, left in world.stores.left().items()}
+    conditions = world.judge.not_well()
+    return world.problems() + conditions + ([f"left: {left}"] if conditions else [])
+
+
+async def _tick(world: World) -> None:
+    assert world.stores is not None and world.judge is not None
+    while True:
+        world.judge.tick()
+        world.stores.kill_the_greedy()
+        await asyncio.sleep(TICK_S)
+
+
+@pytest.mark.parametrize("seed", _seeds())
+def test_history(seed: int, tmp_path: Path) -> None:
+    run(history(seed, tmp_path))
+
+
+def test_histories_are_worth_it(tmp_path: Path) -> None:
+    """Pods go for every reason there is."""
+    seen: set[str] = set()
+    for seed in range(12):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        world = run(history(seed, root))
+        seen |= {story.split(" ", 1)[1] for story in world.judge.stories}
+    text = " ".join(seen)
+    for signal in ("memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"):
+        assert signal in text, text
+    assert "soft" in text
+
+
+# -- killed at every step ------------------------------------------------------------------------
+
+MOST_INSTANTS = 150
+PARTS = 3
+EATERS = {
+    "memory": Appetite(memory=(MEMORY * 0.5, MEMORY * 0.2)),
+    "disk": Appetite(layer=(DISK * 0.5, DISK * 0.2)),
+    "volume": Appetite(volume=(DISK * 0.5, DISK * 0.2)),
+    "tasks": Appetite(tasks=(TASKS * 0.5, TASKS * 0.2)),
+}
+
+
+async def _one_death(root: Path, eats: str, instant: int) -> bool:
+    """A pod eats what there is, and the agent dies once; whether the instant was reached at all."""
+    world = World(instant, root, events=bool(instant % 2), pressure=True)
+    assert world.stores is not None and world.judge is not None
+    ticking = spawn(_tick(world))
+    world.start()
+    world.user.create(hungry("calm"))
+    await world.converges(30)
+    world.stores.appetites["eater"] = EATERS[eats]
+    died = False
+    begun = world.steps
+
+    def on_step(where: str, what: str, number: int) -> None:
+        nonlocal died
+        if number - begun >= instant and not any(each in what for each in ("leases", "services")):
+            died, world.on_step = True, None
+            world.history.note("world", f"kills the agent at {where} of {what}")
+            world.die()
+
+    world.user.create(hungry("eater"))
+    world.on_step = on_step
+    await world.converges(300, lambda: [] if died else _eaten(world))
+    world.on_step = None
+    await world.buried()
+    if died:
+        await asyncio.sleep((0.0, 0.5, 5.0)[instant % 3])
+        world.start()
+    await world.converges(300, lambda: _eaten(world))
+    assert all(story.startswith("eater") for story in world.judge.stories), world.judge.stories
+    (calm,) = [
+        c for c in world.runtime.containers.values() if c.sandbox.config.metadata.name == "calm"
+    ]
+    assert (calm.attempt, calm.running) == (0, True)
+    for obj in world.user.pods():
+        world.user.delete(obj["metadata"]["name"])
+    await world.converges(EMPTY_WITHIN, world.remains)
+    await world.stop()
+    ticking.cancel()
+    world.history.check()
+    return died
+
+
+def hungry(name: str) -> JSON:
+    """A pod that may write to a volume."""
+    made = container("c", "run", volumeMounts=[{"name": VOLUME, "mountPath": "/v"}])
+    return pod(name, [made], volumes=[{"name": VOLUME, "emptyDir": {}}])
+
+
+def _eaten(world: World) -> list[str]:
+    status = (world.user.get("eater") or {}).get("status") or {}
+    found = [] if status.get("reason") == "Evicted" else ["the eater is not evicted"]
+    return found + _not_well(world)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("eats", EATERS)
+def test_a_death_at_every_instant(tmp_path: Path, eats: str, part: int) -> None:
+    """Odd instants have a runtime with events, even ones have not."""
+    deaths = 0
+    for instant in range(1 + part, MOST_INSTANTS, PARTS):
+        root = tmp_path / str(instant)
+        root.mkdir()
+        if not run(_one_death(root, eats, instant)):
+            break
+        deaths += 1
+    assert deaths >= 5, "the story is too short to be worth it"
+    assert deaths < MOST_INSTANTS / PARTS - 1, "the story is longer than the instants tried"
