@@ -35,6 +35,7 @@ RULES: list[tuple[Any, Any, str]] = [
     (rules.must_be_false, True, "must be false"),
     (rules.cidr, "", ""),
     (rules.cidr, "10.0.0.0/8, fd00::/64", ""),
+    (rules.cidr, "10.0.0.1/8", ""),
     (rules.cidr, "10.0.0.0/33", "must be a network"),
     (rules.log_directory, "/", ""),
     (rules.log_directory, "/var/log", ""),
