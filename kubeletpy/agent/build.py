@@ -234,7 +234,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     ]
 
     # -- volumes, and what else containers find -------------------------------------------------
-    storage = build_storage(outside, options, recorder, signals, root=root)
+    storage = build_storage(outside, options, recorder, signals, root=root, gates=gates)
     rooms += storage.rooms
     recursive_read_only = info.handlers_with("recursiveReadOnlyMounts")
     handlers = RuntimeClassHandlers(kube_api)

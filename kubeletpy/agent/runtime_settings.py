@@ -30,6 +30,7 @@ def runtime_settings(settings: KubeletSettings, machine: Machine, root: Path) ->
         single_process_oom_kill=bool(settings.single_process_oom_kill),
         cgroup_v2=kernel.cgroup_v2,
         swap_controller=kernel.swap_controller,
+        selinux_enabled=bool(kernel.selinux_label),
         hugepage_sizes=kernel.hugepage_sizes,
         memory_qos=memory_qos(
             settings,

@@ -11,6 +11,7 @@ from pathlib import Path
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
+from kubeletpy.config.gates import FeatureGates
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.services import ServiceList
@@ -26,6 +27,7 @@ from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.plugin import VolumePlugin
+from kubeletpy.volumes.selinux import SELinux
 from kubeletpy.volumes.tokens import PodTokens
 
 
@@ -42,7 +44,13 @@ class Storage:
 
 
 def build_storage(
-    outside: Outside, options: NodeOptions, recorder: EventRecorder, signals: Signals, *, root: Path
+    outside: Outside,
+    options: NodeOptions,
+    recorder: EventRecorder,
+    signals: Signals,
+    *,
+    root: Path,
+    gates: FeatureGates,
 ) -> Storage:
     """``root`` is the kubelet's root directory."""
     machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
@@ -91,6 +99,7 @@ def build_storage(
         node=lambda: signals.newest_node() or {},
         objects=WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
         metrics=metrics.volumes,
+        selinux=SELinux(machine.kernel.selinux_label, gates.enabled("SELinuxMount")),
         changed=signals.pod_changed,
         in_use_changed=signals.node_changed,
     )

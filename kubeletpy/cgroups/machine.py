@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.cgroups.detect import MOUNT_POINT
+from kubeletpy.host import selinux
 from kubeletpy.host.kernel_text import number
 
 _UNITS = ((1 << 20, "GB"), (1 << 10, "MB"), (1, "KB"))
@@ -25,6 +26,8 @@ class KernelFacts:
     max_pids: int = 0
     """How many processes there can be; 0: not known."""
     apparmor: bool = False
+    selinux_label: str = ""
+    """The SELinux label that files of containers have; empty: the kernel labels nothing."""
 
 
 def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
@@ -46,6 +49,7 @@ def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
         thermal_throttle_paths=tuple(f"/{path.relative_to(root)}" for path in throttles),
         max_pids=_max_pids(root),
         apparmor=_text(root / "sys/module/apparmor/parameters/enabled").startswith("Y"),
+        selinux_label=selinux.file_label(root),
     )
 
 

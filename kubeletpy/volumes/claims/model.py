@@ -136,6 +136,8 @@ class VolumeSpec:
     attachable: bool = False
     device_mountable: bool = False
     inline: bool = False
+    selinux_context: str | None = None
+    """Mount it with this SELinux context; None: the runtime relabels it, where it can."""
     pv: Mapping[str, Any] | None = field(default=None, repr=False)
     claim: Mapping[str, Any] | None = field(default=None, repr=False)
     """The PersistentVolumeClaim."""

@@ -50,6 +50,7 @@ from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.telling import Telling
 from kubeletpy.volumes.plugin import VolumePlugin
+from kubeletpy.volumes.selinux import Conflict, SELinux, mount_context
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class ClaimVolumes:
         node: Callable[[], Mapping[str, Any]],
         objects: WatchedObjects,
         metrics: VolumeMetrics,
+        selinux: SELinux | None = None,
         changed: Callable[[str], None],
         in_use_changed: Callable[[], None],
     ) -> None:
@@ -115,11 +117,13 @@ class ClaimVolumes:
         node: the Node object as the API shows it.
         objects: claims, volumes and attachments; nobody else uses it.
         metrics: of volumes.
+        selinux: what the node's SELinux says; None: it has none.
         changed: called with the uid of a pod that may go on, or waits for something else.
         in_use_changed: called when ``volumes_in_use`` has changed: the node's status is due.
         """
         self._plugins = tuple(plugins)
         self._node_name = node_name
+        self._selinux = selinux or SELinux()
         self._node = node
         self._objects = objects
         self._loop = asyncio.get_running_loop()
@@ -296,6 +300,8 @@ class ClaimVolumes:
                 claim=found[claim_key] if claim_key is not None else None,
                 pv=found[pv_key] if pv_key is not None else None,
             )
+            if not isinstance(got, Waits):
+                got = self._labelled(pod, got)
             if isinstance(got, Waits):
                 waits[volume.name] = got
             else:
@@ -307,6 +313,19 @@ class ClaimVolumes:
         self._objects.register(pod.uid, keys | attachments)
         await self._read(attachments)
         return specs, waits
+
+    def _labelled(self, pod: Pod, spec: VolumeSpec) -> VolumeSpec | Waits:
+        """A volume with the SELinux context that it is to be mounted with."""
+        plugin = next(each for each in self._plugins if each.name == spec.plugin)
+        supported = plugin.wants_selinux_mount(spec)
+        context = mount_context(spec, pod, self._selinux, supported=supported)
+        if isinstance(context, Conflict):
+            why = f"conflicting SELinux labels of volume {spec.pod_volume}: "
+            text = why + ", ".join(
+                label or "one that the runtime draws" for label in context.labels
+            )
+            return Waits(Cause.SELINUX_CONFLICT, f'pod "{pod.key}"', text)
+        return replace(spec, selinux_context=context)
 
     def _claim_key(self, pod: Pod, volume: ClaimVolume) -> ObjectKey | None:
         name = claim_name(pod, volume)

@@ -104,6 +104,7 @@ class CsiPlugin:
             handle=handle,
             attachment_id=attachment_name(handle, spec.driver, self._host.node_name),
             lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
+            selinux_context=spec.selinux_context or "",
         )
 
     def staged(self, spec: VolumeSpec) -> StagedOnDisk:
@@ -116,6 +117,7 @@ class CsiPlugin:
             driver=spec.driver,
             handle=spec.handle,
             spec_name=spec.spec_name,
+            selinux_context=spec.selinux_context or "",
         )
 
     async def stage(

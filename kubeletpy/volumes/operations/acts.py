@@ -60,7 +60,7 @@ class VolumeActs:
         spec = operation.spec
         if pod is None or spec is None:
             raise OperationFailed(Outcome.TRANSIENT, "the pod is gone", call=operation.call)
-        use = pod_use(pod, alone=alone)
+        use = pod_use(pod, alone=alone, selinux_context=spec.selinux_context)
         metadata = attached.metadata if attached is not None else None
         if operation.kind is Kind.STAGE:
             await plugin.stage(spec, metadata, use)
@@ -105,7 +105,7 @@ class VolumeActs:
         return await self._expander.expand(plugin, spec, use, at_mount=True)
 
 
-def pod_use(pod: Pod, *, alone: bool = True) -> PodUse:
+def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None) -> PodUse:
     """The pod as plugins may know it."""
     context = pod.spec.get("securityContext") or {}
     return PodUse(
@@ -115,7 +115,7 @@ def pod_use(pod: Pod, *, alone: bool = True) -> PodUse:
         pod.spec.get("serviceAccountName") or "default",
         context.get("fsGroup"),
         context.get("fsGroupChangePolicy"),
-        None,
+        selinux_context,
         pod,
         alone,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kubeletpy.api import quantity
-from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.operations.model import (
     Facts,
     Failure,
@@ -134,7 +134,11 @@ class _Planner:
                     whole=False,
                 )
             )
-        if volume.pods or volume.unique_name in self._wanted or self._is_busy(volume.unique_name):
+        name = volume.unique_name
+        if volume.pods or self._is_busy(name):
+            return
+        if name in self._wanted:
+            self._relabel(volume, self._wanted[name].values())
             return
         if volume.device is Presence.ABSENT or volume.staged is None:
             self._forgotten.append(volume.unique_name)
@@ -148,6 +152,12 @@ class _Planner:
                     staged=volume.staged,
                 )
             )
+
+    def _relabel(self, volume: Volume, specs: Iterable[VolumeSpec]) -> None:
+        """Unstage what no pod has, when those who want it want another SELinux context."""
+        if all(_labelled_otherwise(volume, spec) for spec in specs):
+            name, why = volume.unique_name, "a pod wants it with another SELinux label"
+            self._start(Operation(Kind.UNSTAGE, name, volume.plugin, why, staged=volume.staged))
 
     # -- setting up --------------------------------------------------------------------------
 
@@ -165,6 +175,13 @@ class _Planner:
         attachment = self._facts.attachments.get(spec.unique_name)
         if isinstance(attachment, Waits):
             return attachment
+        if volume is not None and mount is None and _labelled_otherwise(volume, spec):
+            about = f'volume "{spec.unique_name}"'
+            failure = self._facts.failures.get((Kind.UNSTAGE, (spec.unique_name, "")))
+            if failure is not None and not volume.pods:
+                return backs_off(about, failure)
+            text = "waiting for unmount: it is mounted with a different SELinux label"
+            return Waits(Cause.SELINUX_CONFLICT, about, text)
         staged = volume is not None and volume.device is Presence.THERE
         if spec.device_mountable and not staged:
             why = "a pod wants the volume, and it is not staged"
@@ -180,7 +197,7 @@ class _Planner:
         if 0 < volume.size < target and not volume.expansion_held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
             self._start(self._operation(Kind.EXPAND, uid, spec, why, size=target))
-        if spec.unique_name not in self._facts.republished or spec.mode is Mode.BLOCK:
+        if spec.unique_name not in self._facts.republished:
             return
         due = mount.at + REPUBLISH_S
         if self._now < due:
@@ -234,6 +251,13 @@ class _Planner:
 
     def _is_busy(self, unique_name: str) -> bool:
         return any(key[0] == unique_name for key in self._facts.running)
+
+
+def _labelled_otherwise(volume: Volume, spec: VolumeSpec) -> bool:
+    """Whether a volume is staged, or may be, with another SELinux context than is wanted."""
+    if volume.device is Presence.ABSENT or volume.staged is None:
+        return False
+    return volume.staged.selinux_context != (spec.selinux_context or "")
 
 
 def _other(volume: Volume | None, uid: str) -> str:

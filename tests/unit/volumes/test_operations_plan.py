@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
+from kubeletpy.volumes.claims.model import Cause, Mode, VolumeSpec, Waits
 from kubeletpy.volumes.on_disk import PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import (
     Facts,
@@ -107,6 +107,9 @@ def test_time_alone_ends_a_backoff_and_calls_for_a_republish() -> None:
     facts = Facts(republished=frozenset({"vol"}))
     assert plan([wants("u1")], there(THERE, "u1"), facts, 1.0).next_at == 60.0
     due = plan([wants("u1")], there(THERE, "u1"), facts, 60.0)
+    assert [operation.kind for operation in due.operations] == [Kind.REPUBLISH]
+    block = PodDemand("u1", (spec("vol", mode=Mode.BLOCK),))
+    due = plan([block], there(THERE, "u1"), facts, 60.0)
     assert [operation.kind for operation in due.operations] == [Kind.REPUBLISH]
 
 

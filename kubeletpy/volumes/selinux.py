@@ -1,0 +1,79 @@
+"""Whether a volume is mounted with an SELinux context, and which. Pure.
+
+A mount option labels a volume at once, where the runtime would change every file of it. Source:
+docs/reference/behaviour-storage.md, sp3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.model import Mode, VolumeSpec
+
+RECURSIVE = "Recursive"
+_SOLE = ("ReadWriteOncePod",)
+
+
+@dataclass(frozen=True, slots=True)
+class SELinux:
+    """What holds for all volumes of a node."""
+
+    file_label: str = ""
+    """The label that files of containers have by default; empty: the kernel labels nothing."""
+    all_modes: bool = False
+    """The feature gate SELinuxMount: not only ReadWriteOncePod volumes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Containers of one pod want a volume with different labels, and it can have only one."""
+
+    labels: tuple[str, ...]
+
+
+def mount_context(
+    spec: VolumeSpec, pod: Pod, node: SELinux, *, supported: bool
+) -> str | Conflict | None:
+    """The context to mount a volume with; None: the runtime relabels it.
+
+    ``supported``: its plugin can mount with one.
+    """
+    sole = spec.access_modes == _SOLE
+    if not node.file_label or spec.pv is None or spec.mode is Mode.BLOCK:
+        return None
+    if not supported or not (sole or node.all_modes):
+        return None
+    labels = sorted({_label(each, node.file_label) for each in _options(spec.pod_volume, pod)})
+    if len(labels) > 1:
+        return Conflict(tuple(labels)) if sole else None
+    recursive = _context(pod.spec).get("seLinuxChangePolicy") == RECURSIVE
+    return None if recursive or not labels else labels[0] or None
+
+
+def _options(volume: str, pod: Pod) -> list[Mapping[str, Any]]:
+    """The options of each container that mounts a volume, its own before the pod's."""
+    of_pod = _context(pod.spec).get("seLinuxOptions")
+    found = []
+    for _, container in pod.all_containers():
+        options = _context(container).get("seLinuxOptions", of_pod)
+        uses = any(mount["name"] == volume for mount in container.get("volumeMounts") or ())
+        if uses and options is not None:
+            found.append(options)
+    return found
+
+
+def _label(options: Mapping[str, Any], default: str) -> str:
+    """The label of files that a process with these options may use; empty: one that only the
+    runtime knows, for it draws the level."""
+    level = options.get("level")
+    if not level:
+        return ""
+    user, role, kind, _ = default.split(":", 3)
+    return f"{options.get('user') or user}:{role}:{kind}:{level}"
+
+
+def _context(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    return found.get("securityContext") or {}
