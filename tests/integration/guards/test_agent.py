@@ -1,0 +1,48 @@
+"""What an agent does to this machine: its own process, and nothing that is not its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kubeletpy.guards.sysctls import read
+from tests.integration.cgroups.test_limits import CGROUPS
+from tests.integration.node.conftest import MakeNode
+from tools.env.containerd import Containerd
+from tools.env.sweep import cgroups
+from tools.env.waiting import wait_until
+
+SETTINGS = Path("/proc/sys")
+
+
+def test_the_agents_own_process(make_node: MakeNode, session_containerd2: Containerd) -> None:
+    group, kernel = f"/kpt-agent-{os.getpid()}", read(SETTINGS)
+    config = {"kubeletCgroups": group, "maxOpenFiles": 5000, "oomScoreAdj": 17}
+    node = make_node(session_containerd2, config=config)
+    try:
+        node.start()
+        pid = node.agent.pid
+        assert pid is not None
+
+        def moved() -> bool:
+            procs = [CGROUPS / name / group[1:] / "cgroup.procs" for name in ("cpu", "memory")]
+            return all(str(pid) in file.read_text().split() for file in procs)
+
+        wait_until(moved, "agent in its cgroup")
+        limits = Path(f"/proc/{pid}/limits").read_text().split("\n")
+        assert "Max open files 5000 5000 files" in [" ".join(line.split()) for line in limits]
+        assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "17\n"
+        node.wait_event("default", node.name, "CgroupV1: ")
+        # told to keep them, it does; and the kernel's log can be read
+        assert read(SETTINGS) == kernel
+        assert "the machine does not allow" not in node.agent.log_tail(200)
+        assert "kernel's log can't be read" not in node.agent.log_tail(200)
+        wait_until((node.root_dir / "kernel_log_mark").exists, "end of the kernel's log")
+    finally:
+        node.kill()
+        wait_until(lambda: all(_removed(path) for path in cgroups([group])), "no cgroup left")
+
+
+def _removed(path: Path) -> bool:
+    path.rmdir()  # OSError while the process ends: tried again
+    return True
