@@ -13,11 +13,12 @@ from contextlib import contextmanager
 
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.cgroups.values import burstable_cpu, memory_kept
+from kubeletpy.cgroups.values import ReservedMemory, burstable_cpu, memory_kept
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, node_reference
 from kubeletpy.metrics.node import NodeMetrics
 from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -205,10 +206,16 @@ class PodCgroups:
 
     def _refresh_groups(self) -> None:
         self._refresh_burstable()
-        if (qos := self._tree.options.pods.memory_qos) is None:
-            return
-        found = self._memory.values() if qos.tiered else ()
-        guaranteed, burstable = sum(g for g, _ in found), sum(b for _, b in found)
+        guaranteed = sum(each for each, _ in self._memory.values())
+        burstable = sum(each for _, each in self._memory.values())
+        if self._tree.options.pods.memory_qos is not None:
+            self._keep_memory(self._tree.options.pods.memory_qos, guaranteed, burstable)
+        if self._tree.options.memory is not None:
+            self._reserve_memory(self._tree.options.memory, guaranteed, burstable)
+
+    def _keep_memory(self, qos: MemoryQoS, guaranteed: int, burstable: int) -> None:
+        if not qos.tiered:
+            guaranteed = burstable = 0
         if not self._counted_all and qos.tiered:  # as cpu: nothing is taken away yet
             before = self._tree.protected() if self._kept is None else self._kept
             guaranteed, burstable = max(guaranteed, before[0]), max(burstable, before[1])
@@ -222,6 +229,17 @@ class PodCgroups:
         self._kept = guaranteed, burstable
         self._metrics.memory_min.set(guaranteed)
         self._metrics.memory_low.set(burstable)
+
+    def _reserve_memory(self, reserved: ReservedMemory, guaranteed: int, burstable: int) -> None:
+        for quality, limit in reserved.limits(guaranteed, burstable).items():
+            try:
+                # until all were counted nothing is given away that is reserved for others
+                self._tree.limit_group(quality, limit, only_less=not self._counted_all)
+            except CgroupError as error:
+                log.warning(
+                    "memory that better pods request is not reserved for them",
+                    extra={"group": quality.value, "why": str(error)},
+                )
 
     def _refresh_burstable(self) -> None:
         # after a start pods are found one by one: until all were counted nothing is taken away

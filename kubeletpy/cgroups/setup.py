@@ -6,13 +6,20 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from kubeletpy.api.quantity import value
 from kubeletpy.cgroups.detect import MOUNT_POINT, detect
 from kubeletpy.cgroups.errors import CgroupError, CgroupsUnavailable
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames, parse_existing
 from kubeletpy.cgroups.names import parse_root as parse_cgroup_root
 from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
-from kubeletpy.cgroups.values import PodCgroupSettings, kubepods_group, reserved_group
+from kubeletpy.cgroups.values import (
+    PodCgroupSettings,
+    ReservedMemory,
+    kubepods_group,
+    reserved_group,
+    unreserved_memory,
+)
 from kubeletpy.config import KubeletSettings
 from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.remote.discovery import cgroup_driver
@@ -75,6 +82,7 @@ def make_tree(
             hugepage_sizes=kernel.hugepage_sizes,
         ),
         reserved=reserved,
+        memory=_reserved_memory(settings, capacity),
     )
     tree = CgroupTree(detect(mount_point), options)
     tree.prepare()
@@ -121,6 +129,17 @@ def memory_qos(
         settings.memory_throttling_factor,
         allocatable,
     )
+
+
+def _reserved_memory(
+    settings: KubeletSettings, capacity: Mapping[str, str]
+) -> ReservedMemory | None:
+    percent = settings.qos_reserved.get("memory")
+    if percent is None or not settings.feature_gates.enabled("QOSReserved"):
+        return None
+    reserved = (settings.kube_reserved, settings.system_reserved)
+    left = unreserved_memory(value(capacity["memory"]), reserved)
+    return ReservedMemory(int(percent.removesuffix("%")), left)
 
 
 def _reserved(settings: KubeletSettings, kernel: KernelFacts) -> Iterator[ReservedCgroup]:

@@ -12,11 +12,12 @@ from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
-from kubeletpy.cgroups.limits_read import read_limits, with_more
+from kubeletpy.cgroups.limits_read import PAGE, memory_usage, read_limits, with_more
 from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
     CgroupResources,
     PodCgroupSettings,
+    ReservedMemory,
     best_effort_group,
     burstable_group,
     kept_group,
@@ -50,6 +51,8 @@ class TreeOptions:
     kubepods: CgroupResources = field(default_factory=CgroupResources)
     """Limits of all pods together."""
     reserved: Sequence[ReservedCgroup] = ()
+    memory: ReservedMemory | None = None
+    """None: gate QOSReserved is off."""
 
 
 class CgroupTree:
@@ -111,6 +114,20 @@ class CgroupTree:
         burstable = self.names.group(QoSClass.BURSTABLE)
         low = number(self.files.read(burstable, "memory", "memory.low")) or 0
         return max(both - low, 0), low
+
+    def limit_group(self, quality: QoSClass, limit: int, *, only_less: bool) -> None:
+        """Limit the memory of a group of pods, but not below what it uses: it would lose pods.
+
+        Raises CgroupError.
+        """
+        path, version = self.names.group(quality), self.files.version
+        used = memory_usage(version, partial(self.files.read, path)) or 0
+        limit = max(limit, used, PAGE)
+        name = "memory.limit_in_bytes" if version == 1 else "memory.max"
+        now = number(self.files.read(path, "memory", name))
+        if only_less and now is not None and limit >= now:
+            return
+        self.files.write(path, CgroupResources(memory=limit))
 
     def protect_pod(self, pod: Pod) -> None:
         """Keep what a pod requests now. Raises CgroupError."""

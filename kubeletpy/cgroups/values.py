@@ -255,6 +255,21 @@ def taken_last_group(burstable: int) -> CgroupResources:
     return CgroupResources(memory_low=burstable)
 
 
+@dataclass(frozen=True, slots=True)
+class ReservedMemory:
+    """qosReserved: a share of what better pods request is kept from the groups below them."""
+
+    percent: int
+    allocatable: int
+    """Bytes that all pods may have."""
+
+    def limits(self, guaranteed: int, burstable: int) -> Mapping[QoSClass, int]:
+        """Bytes that the groups may use, where pods of both classes request so many."""
+        rest = self.allocatable - guaranteed * self.percent // 100
+        last = rest - burstable * self.percent // 100
+        return {QoSClass.BURSTABLE: rest, QoSClass.BEST_EFFORT: last}
+
+
 def _memory_request(pod: Pod) -> int:
     requests = pod_requests(pod)
     return whole(requests["memory"]) if "memory" in requests else 0

@@ -6,6 +6,7 @@ is not a number). Types as the KubeletConfiguration schema has them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
@@ -217,10 +218,8 @@ def grace(value: object, at: str, report: Report) -> float | None:
 
 
 def percent(value: object, at: str, report: Report) -> str | None:
-    """``qosReserved``: a percentage from 0% to 100%."""
-    if isinstance(value, str) and value.endswith("%"):
-        share = _percentage(value)
-        if share is not None and 0 <= share <= 100:
-            return value
-    report.add(at, value, "must be a percentage from 0% to 100%, as text")
+    """``qosReserved``: a whole percentage from 0% to 100%."""
+    if isinstance(value, str) and re.fullmatch(r"([0-9]{1,2}|100)%", value):
+        return value
+    report.add(at, value, "must be a whole percentage from 0% to 100%, as text")
     return None

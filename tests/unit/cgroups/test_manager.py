@@ -12,11 +12,12 @@ from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.names import PodCgroupNames
 from kubeletpy.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
-from kubeletpy.cgroups.values import CgroupResources, PodCgroupSettings
+from kubeletpy.cgroups.values import CgroupResources, PodCgroupSettings, ReservedMemory
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass
 from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 from tests.unit.cgroups.pods import container, fixed, pod
 from tests.virtual_time import run
@@ -312,3 +313,45 @@ async def test_without_the_policy_it_is_taken_back(
     again.node.pods = list(kept.node.pods)
     again.node.cgroups.ensure(again.node.pods[0])
     assert again.groups() == groups
+
+
+def limits(node: Node) -> tuple[str, str]:
+    name = weight(node, "memory.limit_in_bytes", "memory.max")
+    return node.file("memory", GROUP, name), node.file("memory", "/kubepods/besteffort", name)
+
+
+async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
+    again = Node(node.files.root, memory=ReservedMemory(50, 1 << 30))
+    again.add(pod(fixed("1", "512Mi"), uid="g"))
+    assert limits(again) == (str(768 << 20), str(768 << 20))
+    burstable = again.add(pod(container("1", "256Mi"), uid="b"))
+    assert limits(again) == (str(768 << 20), str(640 << 20))
+    used = again.files.root / ("memory" if again.files.version == 1 else "")
+    name = weight(again, "memory.usage_in_bytes", "memory.current")
+    (used / "kubepods" / "besteffort" / name).write_text(str(700 << 20))
+    again.cgroups._refresh()
+    assert limits(again) == (str(768 << 20), str(700 << 20))
+    # a start does not know all pods yet: it gives nothing away
+    started = Node(node.files.root, memory=ReservedMemory(50, 1 << 30))
+    started.pods = list(again.pods)
+    started.cgroups.ensure(burstable)
+    assert limits(started) == (str(768 << 20), str(700 << 20))
+    started.pods.clear()
+    started.cgroups._refresh()
+    assert limits(started) == (str(1 << 30), str(1 << 30))
+
+
+@pytest.mark.parametrize(
+    ("percent", "guaranteed", "burstable", "wanted"),
+    [
+        (0, 600, 600, (1000, 1000)),
+        (100, 600, 300, (400, 100)),
+        (100, 600, 600, (400, -200)),
+        (33, 100, 100, (967, 934)),
+    ],
+)
+def test_what_groups_may_use(
+    percent: int, guaranteed: int, burstable: int, wanted: tuple[int, int]
+) -> None:
+    found = ReservedMemory(percent, 1000).limits(guaranteed, burstable)
+    assert (found[QoSClass.BURSTABLE], found[QoSClass.BEST_EFFORT]) == wanted

@@ -13,8 +13,9 @@ from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
 from kubeletpy.cgroups.names import Driver
 from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.cgroups.values import CgroupResources
+from kubeletpy.cgroups.values import CgroupResources, ReservedMemory
 from kubeletpy.config import load_document, parse_flags
+from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.remote.errors import Unimplemented
 from tests.unit.cgroups.look_alike import LookAlike, v1_machine, v2_machine
 
@@ -67,6 +68,40 @@ def test_the_tree_of_a_configuration(look_alike: Path) -> None:
     (reserved,) = options.reserved
     assert (reserved.what, reserved.path) == ("Kube Reserved", "/kube.slice")
     assert reserved.resources == CgroupResources(shares=512, pids=100, hugepages={"2MB": 0})
+
+
+def test_memory_of_better_pods(look_alike: Path) -> None:
+    gates = {"QOSReserved": True, "MemoryQoS": True}
+    tree = make(
+        look_alike,
+        featureGates=gates,
+        qosReserved={"memory": "50%"},
+        systemReserved={"memory": "256Mi"},
+    )
+    assert tree is not None
+    assert tree.options.memory == ReservedMemory(50, 768 << 20)
+    assert tree.options.pods.memory_qos is None  # this is cgroup v1
+    for without in (make(look_alike), make(look_alike, featureGates=gates)):
+        assert without is not None
+        assert without.options.memory is None
+
+
+@pytest.mark.parametrize(
+    ("gate", "v2", "policy", "wanted"),
+    [
+        (True, True, "TieredReservation", MemoryQoS(True, 0.8, 7)),
+        (True, True, "None", MemoryQoS(False, 0.8, 7)),
+        (True, False, "None", None),
+        (False, True, "None", None),
+    ],
+)
+def test_memory_qos(gate: bool, v2: bool, policy: str, wanted: MemoryQoS | None) -> None:
+    given = settings(
+        featureGates={"MemoryQoS": gate},
+        memoryReservationPolicy=policy,
+        memoryThrottlingFactor=0.8,
+    )
+    assert setup.memory_qos(given, cgroup_v2=v2, allocatable=7) == wanted
 
 
 def test_no_tree_where_none_is_wanted(look_alike: Path) -> None:

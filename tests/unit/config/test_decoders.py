@@ -105,7 +105,7 @@ ROWS: list[tuple[d.Decoder, object, object]] = [
     (d.grace, "x", BAD),
     (d.percent, "0%", "0%"),
     (d.percent, "100%", "100%"),
-    (d.percent, "0.5%", "0.5%"),
+    (d.percent, "0.5%", BAD),
     (d.percent, "101%", BAD),
     (d.percent, "-0.5%", BAD),
     (d.percent, "50", BAD),

@@ -106,6 +106,20 @@ def test_in_a_container_nothing_is_moved(tmp_path: Path) -> None:
     assert (set(groups.paths.values()), groups.made) == ({"/"}, [])
 
 
+def test_the_first_namespace_is_known_by_its_number(tmp_path: Path) -> None:
+    groups = Groups(7)
+    machine(tmp_path, groups)
+    (tmp_path / "1" / "ns" / "pid").unlink()  # init may not be looked at
+    made = daemons(tmp_path, groups, kubelet="/agent")
+    with pytest.raises(CgroupError):
+        made.move_own()
+    own = tmp_path / str(OWN) / "ns" / "pid"
+    own.unlink()
+    own.symlink_to("pid:[4026531836]")
+    made.move_own()
+    assert groups.paths == {1: "/", OWN: "/agent", 7: "/"}
+
+
 def test_an_unknown_namespace_is_an_error(tmp_path: Path) -> None:
     groups = Groups()
     with pytest.raises(CgroupError, match="namespace of processes is not known"):
