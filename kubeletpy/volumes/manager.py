@@ -30,7 +30,7 @@ from kubeletpy.volumes.claims.volumes import ClaimVolumes, VolumesWait
 from kubeletpy.volumes.environment import object_key
 from kubeletpy.volumes.mounts import PodMounts
 from kubeletpy.volumes.on_disk import SetUp
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operation import OperationFailed, StillUnderWay
 from kubeletpy.volumes.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.payload import (
     MAX_POD_BYTES,
@@ -211,7 +211,10 @@ class NodeVolumes:
             if keep := claims.paths(paths.uid):
                 await self._patient.run(unmount_inside, paths, keep)
             await claims.tear_down(paths.uid)
-        except (OperationFailed, OSError, UnsafePath) as error:
+        except OperationFailed as error:
+            told = not isinstance(error, StillUnderWay)
+            raise VolumeError(str(error), reported=told) from error
+        except (OSError, UnsafePath) as error:
             raise VolumeError(str(error)) from error
 
     def _end_orphan(self, claims: ClaimVolumes, pod_uid: str) -> None:

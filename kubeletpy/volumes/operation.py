@@ -46,6 +46,13 @@ class OperationFailed(Exception):
         self.call = call
 
 
+class StillUnderWay(OperationFailed):
+    """It has not failed, but who waited for it has waited long enough."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(Outcome.UNCERTAIN, f"still waiting for {call}", call=call)
+
+
 class ExpansionProblem(StrEnum):
     """Why a volume was not expanded on this node (table so3)."""
 

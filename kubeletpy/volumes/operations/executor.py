@@ -17,7 +17,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
 from kubeletpy.volumes.on_disk import Outcome, Published
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operation import OperationFailed, StillUnderWay
 from kubeletpy.volumes.operations.backoff import Backoffs
 from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
 from kubeletpy.volumes.operations.model import (
@@ -146,8 +146,7 @@ class VolumeOperations:
                         await happened.wait()
                 except TimeoutError:
                     call = next((r.operation.call for r in self._of_pod(uid)), "its turn")
-                    text = f"still waiting for {call}"
-                    raise OperationFailed(Outcome.UNCERTAIN, text, call=call) from None
+                    raise StillUnderWay(call) from None
         self._demands.pop(uid, None)
         self._pods.pop(uid, None)
         self._told.pop(uid, None)
