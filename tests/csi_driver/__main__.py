@@ -1,6 +1,7 @@
 """Run the driver for tests alone, until it is ended.
 
-Writes nothing but its sockets and volumes; faults are read from ``faults.json`` in its directory:
+Writes its sockets, its volumes and ``calls``, a line ``METHOD VOLUME`` for each call; faults are
+read from ``faults.json`` in its directory:
 ``{"NodeStageVolume": {"code": "INTERNAL", "times": 2}}``.
 """
 

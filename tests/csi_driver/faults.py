@@ -66,6 +66,9 @@ class Faults:
     def take(self, method: str, request: Any) -> Fault:
         """Note a call; what goes wrong in it."""
         self.calls.append((method, request))
+        if self.file is not None:
+            with self.file.with_name("calls").open("a") as calls:
+                calls.write(f"{method} {getattr(request, 'volume_id', '')}\n")
         self._read()
         fault = self.by_method.get(method)
         if fault is None:

@@ -1,0 +1,220 @@
+"""What a cluster does for a node's storage, by hand: binds claims, attaches and resizes volumes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.api.types import JSON
+from kubeletpy.volumes.attach.attached import attachment_name
+from kubeletpy_up.requests import ADMIN
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import FOREVER, container, pod
+from tests.integration.node.seen import container_status
+from tests.integration.storage.driver import DriverProcess
+
+BY_DEFAULT = {"attachRequired": False, "fsGroupPolicy": "File"}
+"""What CSIDriver objects of tests say."""
+
+
+class Storage:
+    """A node whose cluster lets it watch claims and volumes, and its drivers."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.drivers: list[DriverProcess] = []
+
+    @property
+    def registry(self) -> Path:
+        """Where drivers register."""
+        return self.node.root_dir / "plugins_registry"
+
+    def start_agent(self) -> None:
+        """Start the agent with the right to watch volumes; returns when the node is Ready."""
+        self.node.start_agent(f"--kubeconfig={self.node.api.endpoint.admin_kubeconfig}")
+        self.node.wait_ready()
+
+    def restart_agent(self) -> None:
+        """kill -9, and a new one."""
+        self.node.kill()
+        self.start_agent()
+
+    def driver(self, name: str, *, spec: JSON | None = None, **options: Any) -> DriverProcess:
+        """A driver that is registered, with its CSIDriver object."""
+        made = DriverProcess(self.node.directory / name, self.registry, name, **options)
+        self.drivers.append(made)
+        about = {"metadata": {"name": name}, "spec": {**BY_DEFAULT, **(spec or {})}}
+        self.node.api.create("csidrivers", "", about)
+        made.start()
+        self.wait_registered(name)
+        return made
+
+    def wait_registered(self, name: str) -> None:
+        """Wait until CSINode shows a driver."""
+
+        def shown() -> bool:
+            found = self.node.api.find("csinodes.storage.k8s.io", "", self.node.name) or {}
+            drivers = (found.get("spec") or {}).get("drivers") or []
+            return any(driver["name"] == name for driver in drivers)
+
+        self.node.until(shown, f"driver {name} in CSINode")
+
+    def claim(
+        self,
+        namespace: str,
+        name: str,
+        source: JSON,
+        *,
+        modes: tuple[str, ...] = ("ReadWriteOnce",),
+        size: str = "16Mi",
+        **spec: Any,
+    ) -> str:
+        """A claim that is bound to a volume of its own; the volume's name."""
+        api, volume = self.node.api, f"pv-{namespace}-{name}"
+        wants = {
+            "accessModes": list(modes),
+            "volumeName": volume,
+            "storageClassName": "",
+            "resources": {"requests": {"storage": size}},
+            **{key: value for key, value in spec.items() if key == "volumeMode"},
+        }
+        claim = api.create(
+            "persistentvolumeclaims", namespace, {"metadata": {"name": name}, "spec": wants}
+        )
+        has = {
+            "accessModes": list(modes),
+            "capacity": {"storage": size},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {
+                "namespace": namespace,
+                "name": name,
+                "uid": claim["metadata"]["uid"],
+                "kind": "PersistentVolumeClaim",
+                "apiVersion": "v1",
+            },
+            **source,
+            **spec,
+        }
+        api.create("persistentvolumes", "", {"metadata": {"name": volume}, "spec": has})
+        bound = {"phase": "Bound", "accessModes": list(modes), "capacity": {"storage": size}}
+        self.claim_status(namespace, name, **bound)
+        return volume
+
+    def csi_claim(self, driver: DriverProcess, namespace: str, name: str, **spec: Any) -> str:
+        """A claim of a volume that a driver has made for it; the volume's handle."""
+        block = spec.get("volumeMode") == "Block"
+        handle = driver.volume(f"{namespace}-{name}", block=block)
+        self.claim(
+            namespace, name, {"csi": {"driver": driver.name, "volumeHandle": handle}}, **spec
+        )
+        return handle
+
+    def claim_status(self, namespace: str, name: str, **status: Any) -> None:
+        """Write to a claim's status, as its controllers do."""
+        self._patch("persistentvolumeclaims", namespace, name, {"status": status}, "status")
+
+    def grow(self, namespace: str, name: str, size: str) -> None:
+        """What the resizer of a driver does, once its controller has expanded a volume."""
+        volume = f"pv-{namespace}-{name}"
+        wants = {"spec": {"resources": {"requests": {"storage": size}}}}
+        self._patch("persistentvolumeclaims", namespace, name, wants)
+        self._patch("persistentvolumes", "", volume, {"spec": {"capacity": {"storage": size}}})
+        self.claim_status(
+            namespace,
+            name,
+            allocatedResources={"storage": size},
+            allocatedResourceStatuses={"storage": "NodeResizePending"},
+            conditions=[{"type": "FileSystemResizePending", "status": "True"}],
+        )
+
+    def claimed(self, namespace: str, name: str) -> JSON:
+        """A claim's status."""
+        found = self.node.api.find("persistentvolumeclaims", namespace, name) or {}
+        status: JSON = found.get("status") or {}
+        return status
+
+    def attach(self, driver: DriverProcess, handle: str, volume: str) -> None:
+        """What the attach controller and a driver's attacher do, once the node says it uses it."""
+        unique, node = f"kubernetes.io/csi/{driver.name}^{handle}", self.node
+        node.until(
+            lambda: unique in (self._node_status().get("volumesInUse") or []), f"{unique} in use"
+        )
+        name = attachment_name(handle, driver.name, node.name)
+        wants = {
+            "attacher": driver.name,
+            "nodeName": node.name,
+            "source": {"persistentVolumeName": volume},
+        }
+        node.api.create("volumeattachments", "", {"metadata": {"name": name}, "spec": wants})
+        attached = {"attached": True, "attachmentMetadata": {"attached": "yes"}}
+        self._patch("volumeattachments", "", name, {"status": attached}, "status")
+        there = [{"name": unique, "devicePath": ""}]
+        self._patch("nodes", "", node.name, {"status": {"volumesAttached": there}}, "status")
+
+    def pod(self, namespace: str, name: str, *claims: str, **more: Any) -> None:
+        """Create a pod with claims, each at ``/CLAIM``; those of ``devices`` as ``/dev/CLAIM``."""
+        devices = more.pop("devices", ())
+        use = {
+            "volumeMounts": [
+                {"name": claim, "mountPath": f"/{claim}"}
+                for claim in claims
+                if claim not in devices
+            ],
+            "volumeDevices": [{"name": claim, "devicePath": f"/dev/{claim}"} for claim in devices],
+        }
+        main = container("main", FOREVER, **{**use, **more.pop("container", {})})
+        volumes = [
+            {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
+        ]
+        volumes += more.pop("volumes", [])
+        made = pod(name, main, volumes=volumes, **more)
+        self.node.api.create("pods", namespace, _on(made, self.node.name))
+
+    def sh(self, namespace: str, name: str, script: str) -> str:
+        """What a shell script in a pod's container says; it must succeed."""
+        found = container_status(self.node.pod(namespace, name))
+        code, said = self.node.exec(str(found["containerID"]), "sh", "-c", script)
+        assert code == 0, said
+        return said
+
+    def end(self, namespace: str, *names: str) -> None:
+        """Delete pods, and wait until they are gone."""
+        for name in names:
+            self.node.api.delete("pods", namespace, name, grace=1)
+        for name in names:
+            self.node.wait_gone(namespace, name)
+
+    def left(self) -> list[str]:
+        """What is there of volumes, when no pod has one."""
+        root = self.node.root_dir
+        found = [str(path) for path in root.glob("plugins/kubernetes.io/**/*") if path.is_file()]
+        found += [str(path) for path in root.glob("pods/*/volume*/**/vol_data.json")]
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        points = [line.split()[4] for line in lines]
+        return found + [point for point in points if point.startswith(f"{root}/")]
+
+    def wait_nothing_left(self) -> None:
+        """Wait until nothing is left of volumes: what a driver stages is unstaged after the pod."""
+        self.node.until(lambda: not self.left(), "nothing left of volumes")
+
+    def close(self) -> None:
+        """End the drivers."""
+        for driver in self.drivers:
+            driver.remove()
+
+    def _node_status(self) -> JSON:
+        found: JSON = (self.node.api.find("nodes", "", self.node.name) or {}).get("status") or {}
+        return found
+
+    def _patch(
+        self, kind: str, namespace: str, name: str, patch: JSON, subresource: str = ""
+    ) -> None:
+        self.node.api.call(
+            lambda registry: registry.patch(
+                ADMIN, kind, name, patch, namespace or None, subresource=subresource
+            )
+        )
+
+
+def _on(made: JSON, node: str) -> JSON:
+    return {**made, "spec": {**made["spec"], "nodeName": node}}

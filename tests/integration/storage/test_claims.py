@@ -1,0 +1,133 @@
+"""Pods with claims of a CSI driver, looked at from inside a real container."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.integration.node.pods import container, pod
+from tests.integration.storage.cluster import Storage
+from tests.integration.storage.driver import DriverProcess
+
+EXPANDED_S = 1.0
+"""An expansion is in the claim this soon after the API has it."""
+
+
+def test_a_claim_is_mounted_kept_and_taken_down(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    handle = storage.csi_claim(driver, namespace, "data")
+    mounts = [
+        {"name": "data", "mountPath": "/data"},
+        {"name": "data", "mountPath": "/sub", "subPath": "deep/er"},
+        {"name": "data", "mountPath": "/fixed", "readOnly": True},
+    ]
+    storage.pod(
+        namespace,
+        "p",
+        "data",
+        container={"volumeMounts": mounts},
+        securityContext={"fsGroup": 2345, "runAsUser": 1000},
+    )
+    storage.node.wait_running(namespace, "p")
+    said = storage.sh(namespace, "p", "echo one > /data/f; echo two > /sub/g; cat /fixed/f; id")
+    assert said == "one\nuid=1000 gid=0(root) groups=0(root),2345\n"
+    assert storage.sh(namespace, "p", "stat -c '%a %g' /data; touch /fixed/h 2>&1 || true") == (
+        "2775 2345\ntouch: /fixed/h: Read-only file system\n"
+    )
+    storage.end(namespace, "p")
+    storage.wait_nothing_left()
+    data = driver.data(handle)
+    assert ((data / "f").read_text(), (data / "deep/er/g").read_text()) == ("one\n", "two\n")
+    assert not [e for e in storage.node.events(namespace, "p") if e.startswith("Failed")]
+    storage.pod(namespace, "again", "data")
+    storage.node.wait_running(namespace, "again")
+    assert storage.sh(namespace, "again", "cat /data/f") == "one\n"
+
+
+def test_a_raw_device_of_a_claim(storage: Storage, driver: DriverProcess, namespace: str) -> None:
+    storage.csi_claim(driver, namespace, "disk", volumeMode="Block")
+    storage.pod(namespace, "p", "disk", devices=("disk",))
+    storage.node.wait_running(namespace, "p")
+    wrote = "printf hello | dd of=/dev/disk conv=notrunc 2>/dev/null; test -b /dev/disk && sync"
+    assert storage.sh(namespace, "p", wrote) == ""
+    storage.end(namespace, "p")
+    storage.wait_nothing_left()
+    storage.pod(namespace, "again", "disk", devices=("disk",))
+    storage.node.wait_running(namespace, "again")
+    assert storage.sh(namespace, "again", "dd if=/dev/disk bs=5 count=1 2>/dev/null") == "hello"
+
+
+def test_a_volume_that_lives_as_long_as_its_pod(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    inline = storage.driver(
+        "inline.csi.example.com",
+        spec={"volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": True},
+    )
+    mounts = [{"name": "inline", "mountPath": "/v"}]
+    volume = {"name": "inline", "csi": {"driver": inline.name}}
+    storage.pod(namespace, "p", container={"volumeMounts": mounts}, volumes=[volume])
+    storage.node.wait_running(namespace, "p")
+    assert storage.sh(namespace, "p", "echo one > /v/f; cat /v/f") == "one\n"
+    assert len(inline.handles()) == 1
+    storage.end(namespace, "p")
+    storage.wait_nothing_left()
+    assert inline.handles() == []
+
+
+def test_a_driver_without_stages_whose_volumes_are_attached(
+    storage: Storage, namespace: str
+) -> None:
+    driver = storage.driver(
+        "plain.csi.example.com", spec={"attachRequired": True}, stage=False, attach=True
+    )
+    handle = storage.csi_claim(driver, namespace, "data")
+    storage.pod(namespace, "p", "data")
+    storage.attach(driver, handle, f"pv-{namespace}-data")
+    storage.node.wait_running(namespace, "p")
+    assert [call for call in driver.calls() if call.startswith("NodeStage")] == []
+    assert not [e for e in storage.node.events(namespace, "p") if e.startswith("FailedMount")]
+    storage.end(namespace, "p")
+    storage.wait_nothing_left()
+
+
+@pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+def test_a_claim_in_use_grows_at_once(
+    storage: Storage, driver: DriverProcess, namespace: str, mode: str
+) -> None:
+    storage.csi_claim(driver, namespace, "data", volumeMode=mode)
+    storage.pod(namespace, "p", "data", devices=("data",) if mode == "Block" else ())
+    storage.node.wait_running(namespace, "p")
+    begun = time.monotonic()
+    storage.grow(namespace, "data", "32Mi")
+
+    def grown() -> bool:
+        status = storage.claimed(namespace, "data")
+        return bool(status["capacity"] == {"storage": "32Mi"})
+
+    storage.node.until(grown, "the claim says that it has grown", namespace, "p")
+    assert time.monotonic() - begun < EXPANDED_S
+    status = storage.claimed(namespace, "data")
+    assert not status.get("conditions")
+    assert not status.get("allocatedResourceStatuses")
+    assert storage.node.wait_event(namespace, "p", "FileSystemResizeSuccessful")
+    storage.end(namespace, "p")
+    assert [call.split()[0] for call in driver.calls()].count("NodeExpandVolume") >= 1
+
+
+def test_a_claim_for_one_pod_and_a_claim_that_is_not_there(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    storage.csi_claim(driver, namespace, "mine", modes=("ReadWriteOncePod",))
+    storage.pod(namespace, "first", "mine")
+    storage.node.wait_running(namespace, "first")
+    storage.pod(namespace, "second", "mine")
+    storage.pod(namespace, "lost", "nowhere")
+    storage.node.apply(pod("other", container()), namespace=namespace)
+    storage.node.wait_running(namespace, "other")
+    storage.node.wait_event(namespace, "second", "FailedMount: .*ReadWriteOncePod access mode")
+    storage.node.wait_event(namespace, "lost", 'FailedMount: .*"nowhere" not found')
+    storage.end(namespace, "first")
+    storage.node.wait_running(namespace, "second")
