@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status
 from tests.integration.storage.driver import DriverProcess
+from tools.env.process import run
+from tools.env.waiting import NotReadyError
 
 BY_DEFAULT = {"attachRequired": False, "fsGroupPolicy": "File"}
 """What CSIDriver objects of tests say."""
@@ -184,6 +187,16 @@ class Storage:
         for name in names:
             self.node.wait_gone(namespace, name)
 
+    def let_go(self, kind: str, namespace: str, name: str) -> None:
+        """Take the finalizers of an object, as its controllers do."""
+        self._patch(kind, namespace, name, {"metadata": {"finalizers": None}})
+
+    def explain(self, namespace: str, name: str) -> str:
+        """What ``kubeletpy explain`` says of a pod."""
+        socket = self.node.root_dir / "explain.sock"
+        command = [sys.executable, "-m", "kubeletpy.cli.main", "explain", name]
+        return run(*command, f"--namespace={namespace}", f"--socket={socket}")
+
     def left(self) -> list[str]:
         """What is there of volumes, when no pod has one."""
         root = self.node.root_dir
@@ -195,7 +208,10 @@ class Storage:
 
     def wait_nothing_left(self) -> None:
         """Wait until nothing is left of volumes: what a driver stages is unstaged after the pod."""
-        self.node.until(lambda: not self.left(), "nothing left of volumes")
+        try:
+            self.node.until(lambda: not self.left(), "nothing left of volumes")
+        except NotReadyError as error:
+            raise NotReadyError("\n".join(["left:", *self.left(), str(error)])) from error
 
     def close(self) -> None:
         """End the drivers."""

@@ -1,0 +1,179 @@
+"""The agent is killed while a driver works for it, and a driver while it works for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.kubeapi.errors import NotFound
+from tests.integration.node.seen import container_status
+from tests.integration.storage.cluster import Storage
+from tests.integration.storage.driver import DriverProcess
+
+LONG_S = 30.0
+
+
+@contextmanager
+def killed_in(
+    storage: Storage, driver: DriverProcess, method: str, handle: str, when: str
+) -> Iterator[None]:
+    """What the block begins ends with kill -9 of the agent while a call for it is under way.
+
+    ``when``: ``before`` or ``after`` the driver has done its work.
+    """
+    call, seen = f"{method} {handle}", driver.calls().count(f"{method} {handle}")
+    driver.fail(**{method: {when: LONG_S, "times": 1}})
+    yield
+    storage.node.until(lambda: driver.calls().count(call) > seen, f"{method} under way")
+    storage.restart_agent()
+    driver.fail()
+
+
+@pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_killed_agent_loses_nothing_and_leaves_nothing(
+    storage: Storage, driver: DriverProcess, namespace: str, mode: str, when: str
+) -> None:
+    handle = storage.csi_claim(driver, namespace, "data", volumeMode=mode)
+    devices = ("data",) if mode == "Block" else ()
+    with killed_in(storage, driver, "NodeStageVolume", handle, when):
+        storage.pod(namespace, "p", "data", devices=devices)
+    storage.node.wait_running(namespace, "p")
+    storage.end(namespace, "p")
+    storage.wait_nothing_left()
+
+    with killed_in(storage, driver, "NodePublishVolume", handle, when):
+        storage.pod(namespace, "q", "data", devices=devices)
+    started = container_status(storage.node.wait_running(namespace, "q"))["containerID"]
+    if mode == "Filesystem":
+        storage.sh(namespace, "q", "echo kept > /data/f")
+    storage.restart_agent()
+    assert container_status(storage.node.pod(namespace, "q"))["containerID"] == started
+    uses = "cat /data/f" if mode == "Filesystem" else "dd if=/dev/data count=1 2>/dev/null | wc -c"
+    assert storage.sh(namespace, "q", uses) in ("kept\n", "512\n")
+
+    with killed_in(storage, driver, "NodeUnpublishVolume", handle, when):
+        storage.node.api.delete("pods", namespace, "q", grace=1)
+    storage.node.wait_gone(namespace, "q")
+    storage.wait_nothing_left()
+    if mode == "Filesystem":
+        assert (driver.data(handle) / "f").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_is_staged_for_nobody_is_found(
+    storage: Storage, driver: DriverProcess, namespace: str, when: str
+) -> None:
+    handle = storage.csi_claim(driver, namespace, "data")
+    storage.pod(namespace, "p", "data")
+    storage.node.wait_running(namespace, "p")
+    with killed_in(storage, driver, "NodeUnstageVolume", handle, when):
+        storage.end(namespace, "p")
+    storage.wait_nothing_left()
+
+
+@pytest.mark.parametrize("torn", ["", '{"driverName":"test.csi.exa', "null"])
+def test_torn_notes_of_a_volume_stop_nothing(
+    storage: Storage, driver: DriverProcess, namespace: str, torn: str
+) -> None:
+    storage.csi_claim(driver, namespace, "data")
+    storage.pod(namespace, "p", "data")
+    found = storage.node.wait_running(namespace, "p")
+    storage.node.kill()
+    uid = found["metadata"]["uid"]
+    for notes in notes_of(storage, uid):
+        notes.write_text(torn)
+    storage.start_agent()
+    storage.sh(namespace, "p", "echo there > /data/f")
+    storage.end(namespace, "p")
+    storage.wait_nothing_left()
+
+
+def notes_of(storage: Storage, uid: str) -> list[Path]:
+    """The files that say whose volumes a pod has, and what is staged."""
+    root = storage.node.root_dir
+    found = [*root.glob(f"pods/{uid}/volumes/*/*/vol_data.json")]
+    found += root.glob("plugins/kubernetes.io/csi/*/*/vol_data.json")
+    assert len(found) == 2
+    return found
+
+
+def test_a_pod_that_was_deleted_while_no_agent_ran(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    storage.csi_claim(driver, namespace, "data")
+    storage.csi_claim(driver, namespace, "disk", volumeMode="Block")
+    storage.pod(namespace, "p", "data", "disk", devices=("disk",))
+    storage.node.wait_running(namespace, "p")
+    storage.node.kill()
+    storage.node.api.delete("pods", namespace, "p", grace=0)
+    for name in ("data", "disk"):
+        remove(storage, "persistentvolumes", "", f"pv-{namespace}-{name}")
+        remove(storage, "persistentvolumeclaims", namespace, name)
+    storage.start_agent()
+    storage.wait_nothing_left()
+
+
+def remove(storage: Storage, kind: str, namespace: str, name: str) -> None:
+    """Delete an object, whatever keeps it."""
+    storage.let_go(kind, namespace, name)
+    try:
+        storage.node.api.delete(kind, namespace, name)
+    except NotFound:
+        return
+
+
+def test_a_driver_that_dies_at_work_is_asked_again_when_it_is_back(
+    storage: Storage, namespace: str
+) -> None:
+    mortal = storage.driver("mortal.csi.example.com")
+    storage.csi_claim(mortal, namespace, "data")
+    mortal.fail(NodePublishVolume={"die": True, "times": 1})
+    storage.pod(namespace, "p", "data")
+    storage.node.wait_event(namespace, "p", "FailedMount: .*NodePublishVolume")
+    mortal.fail()
+    mortal.start()
+    storage.node.wait_running(namespace, "p", timeout=10)
+    mortal.kill()
+    storage.sh(namespace, "p", "echo there > /data/f")
+    storage.node.api.delete("pods", namespace, "p", grace=1)
+    storage.node.wait_event(namespace, "p", "FailedUnMount: .*NodeUnpublishVolume")
+    events: list[Any] = storage.node.events(namespace, "p")
+    assert len([e for e in events if e.startswith("FailedUnMount")]) == 1
+    mortal.start()
+    storage.node.wait_gone(namespace, "p", timeout=10)
+    storage.wait_nothing_left()
+
+
+def test_a_driver_that_hangs_holds_up_nobody_else(
+    storage: Storage, driver: DriverProcess, namespace: str
+) -> None:
+    slow = storage.driver("slow.csi.example.com")
+    for name in ("stage", "more"):
+        storage.csi_claim(slow, namespace, name)
+    storage.csi_claim(driver, namespace, "good")
+    slow.fail(NodeStageVolume={"before": LONG_S})
+    storage.pod(namespace, "waits", "stage")
+    storage.pod(namespace, "too", "more")
+    storage.node.until(lambda: len(of(slow, "NodeStageVolume")) == 2, "both hang")
+    storage.pod(namespace, "good", "good")
+    storage.node.wait_running(namespace, "good", timeout=10)
+    storage.end(namespace, "good")
+    call = "NodeStageVolume of driver slow.csi.example.com"
+    storage.node.until(lambda: call in storage.explain(namespace, "waits"), "explain names it")
+    slow.fail()
+    slow.kill()
+    slow.start()
+    storage.node.wait_running(namespace, "waits", timeout=10)
+    storage.node.wait_running(namespace, "too", timeout=10)
+    storage.end(namespace, "waits", "too")
+    storage.wait_nothing_left()
+
+
+def of(driver: DriverProcess, method: str) -> list[str]:
+    """The calls of one method."""
+    return [call for call in driver.calls() if call.split()[0] == method]
