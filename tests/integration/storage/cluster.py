@@ -33,8 +33,9 @@ class Storage:
         return self.node.root_dir / "plugins_registry"
 
     def start_agent(self) -> None:
-        """Start the agent with the right to watch volumes; returns when the node is Ready."""
+        """Start the agent with the right to watch volumes; returns when it answers and is Ready."""
         self.node.start_agent(f"--kubeconfig={self.node.api.endpoint.admin_kubeconfig}")
+        self.node.until(lambda: self.node.http("/healthz")[0] == 200, "the agent answers")
         self.node.wait_ready()
 
     def restart_agent(self) -> None:
