@@ -715,7 +715,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     signals.probe_settled.connect(loop.probe_settled)
     signals.pod_finished.connect(
         lambda uid: upkeep.collect_soon(),
-        # also of a pod that came and went between two passes: nothing else tells that it was there
+        # also of a pod that came and went between two passes: nothing else shows that it was there
         lambda uid: housekeeping.tell_again(),
         loop.housekeeping_soon,
         lambda uid: shutdown.pod_finished(),

@@ -34,7 +34,7 @@ class Room:
     """Awaited before any task runs, in the order of the rooms; may raise why there can't be an
     agent."""
     keep: Callable[[NodePods], None] | None = None
-    """Told by housekeeping which pods there are; of all others nothing need be kept. Must not
+    """Called by housekeeping with the pods there are; nothing need be kept of others. Must not
     block."""
     close: Callable[[], Awaitable[None] | None] | None = None
     """Called when the agent ends, last room first; also of a room that was not started."""

@@ -68,7 +68,7 @@ class Signals:
     pod_finished: Signal[[str]] = field(default_factory=Signal)
     """A worker is done with its pod, or has forgotten it."""
     look_again: Signal[[]] = field(default_factory=Signal)
-    """The next housekeeping pass is to tell the rooms of the pods although none came or went."""
+    """The next housekeeping pass is to notify the rooms even if no pod came or went."""
     pod_shown: Signal[[Pod]] = field(default_factory=Signal)
     """The API shows another object of a pod; of a mirror: the static pod."""
     node_changed: Signal[[]] = field(default_factory=Signal)
@@ -83,7 +83,7 @@ class Signals:
     """The API has shown us the node."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)
     pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)
-    """Conditions of pressure that the node tells of."""
+    """Conditions of pressure that the node reports."""
     newest_node: Question[[], api.Node | None] = field(default_factory=Question)
     """The newest of the node's object that is known, by whatever way."""
     fits: Question[[Pod], Rejection | None] = field(default_factory=Question)

@@ -1,4 +1,4 @@
-"""What a pod has been given, as far as its status in the API tells.
+"""What a pod has been given, as far as its status in the API shows.
 
 For a pod that runs although no state file (or none that can be read) knows of it: the node ran an
 agent without one before, or the file is lost. Pure.

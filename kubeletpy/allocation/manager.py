@@ -177,7 +177,7 @@ class AllocationManager:
             self._timer.cancel()
             self._timer = None
 
-    # -- what a pod's worker asks and tells ----------------------------------------------------
+    # -- what a pod's worker asks and reports --------------------------------------------------
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
         """The conditions of a pod that report a resize."""

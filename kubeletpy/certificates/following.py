@@ -1,4 +1,4 @@
-"""Tells when files of credentials have changed, whoever changed them.
+"""Notices when files of credentials have changed, whoever changed them.
 
 inotify says that something happened nearby, the files' stamps say whether it matters; a look now
 and then makes certain. Must never read what is in them.

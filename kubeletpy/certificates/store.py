@@ -217,7 +217,7 @@ def _usable(file: Path) -> Certificate | None:
 
 
 def stamp_of(files: KeyPair) -> tuple[tuple[int, int], ...]:
-    """What tells one content of the files from the next without reading them."""
+    """What distinguishes one content of the files from the next without reading them."""
     found = []
     for path in (files.certificate, files.key):
         with contextlib.suppress(OSError):

@@ -283,7 +283,7 @@ class PodCgroups:
             except CgroupError as error:
                 log.warning("cgroup of a gone pod stays", extra={"uid": uid, "why": str(error)})
 
-    # -- telling -----------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------
 
     def _enforced(self, what: str, message: str) -> None:
         self._tell(what, NORMAL, Reason.NODE_ALLOCATABLE_ENFORCED, message)

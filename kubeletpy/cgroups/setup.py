@@ -102,7 +102,7 @@ async def set_up(
 ) -> CgroupTree | None:
     """:func:`make_tree` with the driver that the runtime uses. Raises CgroupError.
 
-    ``losing_support`` is called for a runtime that is too old to tell its driver.
+    ``losing_support`` is called for a runtime that is too old to report its driver.
     """
     try:
         driver = await cgroup_driver(runtime, losing_support) or settings.cgroup_driver

@@ -173,7 +173,7 @@ class CgroupTree:
         path = self.pod_path(pod)
         limits = read_limits(self.files.version, partial(self.files.read, path))
         if limits is None:
-            raise CgroupError(f"cgroup {path} does not tell its cpu and memory limits")
+            raise CgroupError(f"cgroup {path} does not show its cpu and memory limits")
         return limits
 
     def note_limits(self, pod: Pod, limits: CgroupResources) -> None:

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy explain",
-        description="Tell what the agent on this machine has decided about a pod, when and why, "
+        description="Show what the agent on this machine has decided about a pod, when and why, "
         "and what it waits for. Without POD: every pod of the node in one line each.",
     )
     made.add_argument("pod", nargs="?", metavar="POD", help="NAME, or NAMESPACE/NAME")

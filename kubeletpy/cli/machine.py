@@ -24,7 +24,7 @@ def swap_on(swaps: Path = Path("/proc/swaps")) -> bool:
 
 
 def online_cpus(path: Path = Path("/sys/devices/system/cpu/online")) -> frozenset[int] | None:
-    """The CPUs that are online; None when the kernel does not tell."""
+    """The CPUs that are online; None when the kernel does not say."""
     try:
         return parse_cpuset(path.read_text().strip())
     except OSError:

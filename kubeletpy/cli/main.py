@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="commands:\n"
         + "\n".join(f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items())
-        + "\n\nkubeletpy COMMAND --help tells more about a command.",
+        + "\n\nkubeletpy COMMAND --help describes a command.",
     )
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

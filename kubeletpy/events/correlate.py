@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something to tell about an object."""
+    """Something to report about an object."""
 
     involved: api.ObjectReference
     type: str

@@ -1,4 +1,4 @@
-"""How the rooms tell people what happened: Kubernetes Events about an object. Pure.
+"""How the rooms report what happened: Kubernetes Events about an object. Pure.
 
 This is the interface; the writer to the API is :mod:`kubeletpy.kubeapi.events`. Recording never
 blocks and never fails: an event that cannot be kept is counted and dropped.

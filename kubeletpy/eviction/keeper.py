@@ -46,7 +46,7 @@ class Meter(Protocol):
 
 
 class LocalStorageKeeper:
-    """Run :meth:`run` as a task, and tell it of the pods that may run."""
+    """Run :meth:`run` as a task, and notify it of the pods that may run."""
 
     def __init__(
         self,

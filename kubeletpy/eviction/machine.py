@@ -86,7 +86,7 @@ class MachineSignals:
         return cls(groups, kubepods, root_dir, images, MemoryNotices(memory, version))
 
     async def look(self, wanted: Collection[Signal]) -> Observations:
-        """What there is of each signal that can be told."""
+        """What there is of each signal that can be observed."""
         loop = asyncio.get_running_loop()
         found = dict(await loop.run_in_executor(self._memory, self._processes, wanted, loop.time()))
         disks = [name for name, signals in _SPACE.items() if set(signals) & set(wanted)]
@@ -97,12 +97,12 @@ class MachineSignals:
         return {signal: seen for signal, seen in found.items() if signal in wanted}
 
     async def layout(self) -> Layout | None:
-        """Where images and writable layers are; None as long as the runtime does not tell."""
+        """Where images and writable layers are; None until the runtime reports it."""
         if self._layout is None:
             try:
                 info = await self._images.image_fs_info()
             except CRIError as error:
-                log.debug("the runtime does not tell its file systems", extra={"why": str(error)})
+                log.debug("the runtime does not report its file systems", extra={"why": str(error)})
                 return None
             images = [each.fs_id.mountpoint for each in info.image_filesystems[:1]]
             layers = [each.fs_id.mountpoint for each in info.container_filesystems[:1]] or images
@@ -115,15 +115,15 @@ class MachineSignals:
         return self._layout
 
     def arm(self, margins: Mapping[Signal, int]) -> None:
-        """Ask the kernel to tell when so many bytes more are used than now. Never blocks."""
+        """Have the kernel notify us when so many more bytes are used. Never blocks."""
         self._notices.arm({self._group_of(signal): left for signal, left in margins.items()})
 
     async def noticed(self, within: float) -> None:
-        """Wait until the kernel tells of too little memory; at most so many seconds."""
+        """Wait until the kernel reports too little memory; at most so many seconds."""
         await self._notices.wait(within)
 
     def wake(self) -> None:
-        """As if the kernel had told something."""
+        """As if the kernel had notified us."""
         self._notices.wake()
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class MachineSignals:
         return "/" if signal is Signal.MEMORY else self._kubepods
 
     def _processes(self, wanted: Collection[Signal], at: float) -> dict[Signal, Observation]:
-        """Memory and tasks: what /proc and one cgroup tell."""
+        """Memory and tasks: what /proc and one cgroup show."""
         found: dict[Signal, Observation] = {}
         if Signal.MEMORY in wanted:
             memory = node_memory(proc_text.sizes(read_text(f"{self._proc}/meminfo")))
@@ -149,8 +149,8 @@ class MachineSignals:
                 found[Signal.ALLOCATABLE_MEMORY] = Observation(left, stats.limit, at)
         if Signal.PIDS in wanted:
             names = ("pid_max", "threads-max")
-            told = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
-            most = min((limit for limit in told if limit is not None), default=None)
+            limits = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
+            most = min((limit for limit in limits if limit is not None), default=None)
             tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
             if most is not None and tasks is not None:
                 found[Signal.PIDS] = Observation(most - tasks, most, at)

@@ -73,7 +73,7 @@ class NodeSignals(Protocol):
     """What a node has left."""
 
     async def look(self, wanted: Collection[Signal]) -> Observations:
-        """What there is of each signal that can be told."""
+        """What there is of each signal that can be observed."""
         ...
 
     async def layout(self) -> Layout | None:
@@ -162,7 +162,7 @@ class NodePressureKeeper:
         reclaim: clears away what the node can do without.
         cleared: removes what a pod (by uid) that is over has left in the runtime; whether nothing
             is left.
-        changed: told when other conditions hold.
+        changed: called when other conditions hold.
         evicted, aged: count evictions, and seconds that numbers were old, by signal.
         others_end: whether pods are ending for limits of local storage.
         """
@@ -197,7 +197,7 @@ class NodePressureKeeper:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """The conditions of pressure that the node tells of."""
+        """The conditions of pressure that the node reports."""
         return tuple(each.value for each in self.state.conditions)
 
     def node_shown(self, node: api.Node) -> None:
@@ -311,7 +311,7 @@ class NodePressureKeeper:
         if on_disk:
             layout = await self._signals.layout()
             if layout is None:
-                log.warning("nothing can be done: the runtime does not tell its file systems")
+                log.warning("nothing can be done: the runtime does not report its file systems")
                 return
         assert layout is not None, "known, or this is not about disks"
         text = words.reclaiming(resource_of(signal))

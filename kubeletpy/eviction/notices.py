@@ -1,7 +1,7 @@
-"""Has the kernel tell when memory runs short, so that nobody has to look all the time.
+"""Has the kernel report when memory runs short, so that nobody has to poll.
 
-Source: docs/reference/behaviour-resources.md, rf. On cgroup v1 an eventfd is told when a cgroup's
-usage crosses a threshold; where the kernel tells of stalls (PSI) a trigger does, and on v2 the
+Source: docs/reference/behaviour-resources.md, rf. On cgroup v1 an eventfd fires when a cgroup's
+usage crosses a threshold; where the kernel reports stalls (PSI) a trigger does, and on v2 the
 file ``memory.events`` of a cgroup with a limit. What is not there is done without: looks by the
 clock find the same, later. Must never block, and never act.
 """
@@ -53,21 +53,21 @@ class MemoryNotices:
         self._triggers: dict[str, tuple[int, select.epoll]] = {}
         self._closed = False
         self.count = 0
-        """How often the kernel told something."""
+        """How often the kernel notified us."""
 
     def wake(self) -> None:
         """Let who waits look."""
         self._told.set()
 
     async def wait(self, within: float) -> None:
-        """Until something is told, at most so many seconds."""
+        """Until a notification comes, at most so many seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._told.wait()
         self._told.clear()
 
     def arm(self, margins: Mapping[str, int]) -> None:
-        """Be told when a cgroup uses so many bytes more than now; at most every REARM_S anew."""
+        """Be notified when a cgroup uses so many more bytes; at most every REARM_S anew."""
         now = asyncio.get_running_loop().time()
         if self._closed or now - self._armed_at < REARM_S:
             return
@@ -85,7 +85,7 @@ class MemoryNotices:
         self._drop(old)
 
     def close(self) -> None:
-        """Be told nothing more."""
+        """End all notifications."""
         self._closed = True
         self._drop(self._thresholds)
         self._thresholds = []
@@ -152,7 +152,7 @@ class MemoryNotices:
             return
         if path.endswith("memory.events"):
             with contextlib.suppress(OSError):
-                os.pread(file, 1, 0)  # else the same event is told again
+                os.pread(file, 1, 0)  # else the same event is reported again
         self._tell()
 
     def _tell(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells root on this machine why pods are as they are: JSON over HTTP on a unix socket.
+"""Shows root on this machine why pods are as they are: JSON over HTTP on a unix socket.
 
 Read only. The socket belongs to root alone (mode 0600); still, no client can hold more than a few
 connections for more than a few seconds, nor make the agent keep anything for it.

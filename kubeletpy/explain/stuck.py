@@ -75,7 +75,7 @@ class StuckPods:
             self.look()
 
     def look(self) -> None:
-        """Tell of each pod that is held up, unless that is known."""
+        """Report each pod that is held up, unless that is known."""
         ending = self._ending()
         self._reported = {uid: self._reported[uid] for uid in ending if uid in self._reported}
         for uid in ending:

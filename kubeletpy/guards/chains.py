@@ -1,6 +1,6 @@
 """The iptables chains that others expect of a node, and what the answers of iptables mean. Pure.
 
-Nothing of the agent itself needs them. The hint chain tells other components which of the two
+Nothing of the agent itself needs them. The hint chain shows other components which of the two
 iptables of a machine is in use; the firewall drops packets to loopback addresses that come from
 elsewhere, which a proxy with route_localnet would let in; the canaries go when somebody flushes
 everything. Source: docs/reference/config.csv: makeIPTablesUtilChains.

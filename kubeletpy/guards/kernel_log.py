@@ -1,4 +1,4 @@
-"""Records of the kernel's log, and what they tell of the OOM killer. Pure.
+"""Records of the kernel's log, and what they say of the OOM killer. Pure.
 
 Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel writes several records
 about one kill: the first begins it, and the killed process ends it. Processes choose their names,

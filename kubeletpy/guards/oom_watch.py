@@ -1,8 +1,8 @@
-"""Follows the kernel's log for kills when the machine has no memory left, and tells of them.
+"""Follows the kernel's log for kills when the machine has no memory left, and reports them.
 
 Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The log is kept by the kernel from
-the boot on: what was told before is not told again after a restart of the agent, and what happened
-while there was none is told late (a kill of the agent itself, say). Must never block.
+the boot on: what was reported is not reported again after a restart of the agent, and what happened
+while there was none is reported late (a kill of the agent itself, say). Must never block.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORDS_AT_ONCE = 200
 RETRY_S = 60.0
 """Until the log is opened again after an error."""
 MARK = "kernel_log_mark"
-"""File below the root directory: boot id, and the last record that was told of."""
+"""File below the root directory: boot id, and the last record that was reported."""
 MARK_BYTES = 4096
 
 
@@ -35,9 +35,9 @@ class OOMWatch:
 
     Args:
         open_log: opens /dev/kmsg without blocking: each read of the descriptor gives one record.
-        mark: file that remembers what was told, over restarts.
+        mark: file that remembers what was reported, over restarts.
         boot_id: of this boot; records are numbered since then.
-        killed: told of each kill, in order.
+        killed: called with each kill, in order.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OOMWatch:
         self._boot_id = boot_id
         self._killed = killed
         self._told: int | None = None
-        """The last record that was told of, or need not be; None: not known yet."""
+        """The last record that was reported, or need not be; None: not known yet."""
         self._saved: int | None = None
         self._newest = -1
 
@@ -63,7 +63,7 @@ class OOMWatch:
                 if not said:
                     log.warning(
                         "the kernel's log can't be read: kills for want of memory of the machine "
-                        "(SystemOOM) are not told",
+                        "(SystemOOM) are not reported",
                         extra={"why": str(error)},
                     )
                 said = True
@@ -91,7 +91,7 @@ class OOMWatch:
             try:
                 data = os.read(descriptor, RECORD_BYTES)
             except BlockingIOError:
-                if self._told is None:  # the first agent of this boot tells what comes from now on
+                if self._told is None:  # the first agent of this boot reports from now on
                     self._told = self._newest
                 return
             except BrokenPipeError:  # the oldest were overwritten: the next read goes on after them
@@ -114,7 +114,7 @@ class OOMWatch:
             await asyncio.to_thread(write_private, self._mark, text)
         except OSError as error:
             log.warning(
-                "kills that were told may be told again after a restart of the agent",
+                "kills may be reported again after a restart of the agent",
                 extra={"file": str(self._mark), "why": str(error)},
             )
 

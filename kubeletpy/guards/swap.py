@@ -21,7 +21,7 @@ NOTICE = (
 
 
 def knows_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None:
-    """Whether tmpfs has the option; None: only a trial tells. Pure."""
+    """Whether tmpfs has the option; None: only a trial shows it. Pure."""
     if in_user_namespace:
         return False
     found = re.match(r"(\d{1,4})\.(\d{1,4})", kernel_version)

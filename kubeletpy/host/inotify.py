@@ -1,4 +1,4 @@
-"""Tells when something in a directory changes: the kernel's inotify, read by the event loop.
+"""Notices when something in a directory changes: the kernel's inotify, read by the event loop.
 
 Says *that* something changed, and which names were deleted, for they may be there again when one
 looks: for everything else the listener looks at the files itself. Needs libc, no library; where

@@ -40,7 +40,7 @@ class ImageError(Exception):
 
 
 def pull_failure(image: str, error_text: str) -> ImageError:
-    """The error of a failed pull: runtimes tell two causes apart by the first word they say."""
+    """The error of a failed pull: runtimes mark two causes by the first word."""
     for code, cause in (
         (ImageErrorCode.REGISTRY_UNAVAILABLE, "the registry is unavailable"),
         (ImageErrorCode.SIGNATURE, "the signature validation failed"),

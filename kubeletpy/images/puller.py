@@ -1,4 +1,4 @@
-"""Pull an image: wait for a turn, try the credentials, record who may use it, tell how it went.
+"""Pull an image: wait for a turn, try the credentials, record who may use it, report how it went.
 
 Must never put a credential into an event, an error or the log.
 """

@@ -94,7 +94,7 @@ def with_default_tag(image: str) -> str:
 def default_pull_policy(image: str) -> str:
     """The pull policy of a container that names none: Always for ``:latest``, else IfNotPresent.
 
-    Source: core/v1 defaulting. Not an image name: IfNotPresent, the pull will tell.
+    Source: core/v1 defaulting. Not an image name: IfNotPresent, the pull will fail with the reason.
     """
     try:
         reference = parse_reference(image)

@@ -17,7 +17,7 @@ _MALFORMED = (TypeError, ValueError, AttributeError)
 
 
 class Said(logging.Handler):
-    """Keeps what the loader logs: that an exec plugin failed it only tells there."""
+    """Keeps what the loader logs: a failed exec plugin is reported only there."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

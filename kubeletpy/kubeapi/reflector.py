@@ -57,7 +57,7 @@ class Reflector:
         forbidden_waits: seconds before each new try while the first list is refused: the
             authorizer may learn of a new relation some milliseconds after we do.
         on_error: called each time the API cannot be followed.
-        foreseen: errors that its user expects and tells of itself.
+        foreseen: errors that its user expects and reports.
         rng: for jitter.
         """
         self._api = api

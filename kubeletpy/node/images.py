@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 async def image_summaries(images: ImageService) -> Sequence[ImageSummary]:
-    """All of them; none when the runtime does not tell."""
+    """All of them; none when the runtime does not list them."""
     try:
         found = await images.list_images()
     except CRIError as error:

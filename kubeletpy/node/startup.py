@@ -1,6 +1,6 @@
 """How long the steps of a node's start took, reported once each.
 
-Of a node that the API already had there is nothing to tell: it was started before. Times come in
+Of a node that the API already had there is nothing to report: it was started before. Times come in
 from outside. Source: the kubelet's node startup latency tracker.
 """
 

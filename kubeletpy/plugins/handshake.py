@@ -77,11 +77,11 @@ def read_info(said: pb.PluginInfo, socket: str, stamp: Stamp) -> PluginInfo:
     """A plugin's words, if they can be used. Raises PluginRefused."""
     for what, text in (("type", said.type), ("name", said.name)):
         if not text:
-            raise PluginRefused(f"plugin at {socket}: GetInfo tells no {what}")
+            raise PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
         if len(text) > MAX_NAME or not text.isprintable():
-            raise PluginRefused(f"plugin at {socket}: the {what} that GetInfo tells is no {what}")
+            raise PluginRefused(f"plugin at {socket}: the {what} that GetInfo gives is no {what}")
     if len(said.supported_versions) > MAX_VERSIONS:
-        raise PluginRefused(f"plugin at {socket}: GetInfo tells more than {MAX_VERSIONS} versions")
+        raise PluginRefused(f"plugin at {socket}: GetInfo gives more than {MAX_VERSIONS} versions")
     try:
         endpoint = socket_path(said.endpoint) if said.endpoint else socket
     except EndpointError as error:

@@ -124,7 +124,7 @@ class PluginManager:
         self._go_on()
 
     async def _introduce(self, info: PluginInfo, conversation: Conversation) -> None:
-        """Hand a plugin to its handler and tell it so. Raises PluginRefused."""
+        """Hand a plugin to its handler and notify the plugin. Raises PluginRefused."""
         try:
             handler = self._handler(info)
             handler.validate(info)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Stamp = tuple[int, int]
-"""Tells one socket file from the next at the same path: inode, and when it was made."""
+"""Distinguishes one socket file from the next at the same path: inode, and when it was made."""
 
 CSI, DEVICE, DRA = "CSIPlugin", "DevicePlugin", "DRAPlugin"
 

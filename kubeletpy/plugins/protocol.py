@@ -42,7 +42,7 @@ class Conversation(Protocol):
         ...
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
-        """Tell it what became of its registration."""
+        """Notify it of what became of its registration."""
         ...
 
 

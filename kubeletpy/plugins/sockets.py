@@ -103,7 +103,7 @@ class PluginSockets:
             self._watches.close()
 
     async def _read(self) -> bool:
-        """Look, tell, watch; whether every directory is watched."""
+        """Look, notify, watch; whether every directory is watched."""
         while True:
             try:
                 seen = await asyncio.to_thread(self._look)

@@ -1,4 +1,4 @@
-"""Which IP addresses a pod has, as its status and its containers' variables tell them. Pure.
+"""Which IP addresses a pod has, as its status and its containers' variables show them. Pure.
 
 Source: docs/reference/behaviour.md, e2.
 """

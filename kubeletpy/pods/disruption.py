@@ -1,4 +1,4 @@
-"""The condition that tells others that the node, not the pod, is why a pod ended. Pure.
+"""The condition that shows others that the node, not the pod, is why a pod ended. Pure.
 
 Source: KEP-3329 (DisruptionTarget).
 """

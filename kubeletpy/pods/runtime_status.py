@@ -22,7 +22,7 @@ class ContainerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeUser:
-    """The Linux identity of a container's first process, where the runtime tells it."""
+    """The Linux identity of a container's first process, where the runtime reports it."""
 
     uid: int
     gid: int

@@ -1,4 +1,4 @@
-"""Environment variables that tell a container where the services of its namespace are.
+"""Environment variables that show a container where the services of its namespace are.
 
 Source: docs/reference/behaviour.md, h4.
 """

@@ -53,7 +53,7 @@ class PodDirectories:
         self._task: asyncio.Task[None] | None = None
 
     def has_volumes(self, uid: str) -> bool:
-        """Whether something of a pod is still mounted, as far as its directory tells."""
+        """Whether something of a pod is still mounted, as far as its directory shows."""
         try:
             return any((self._pods_dir / uid / "volumes").iterdir())
         except OSError:

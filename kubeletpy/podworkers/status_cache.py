@@ -40,7 +40,7 @@ def with_known_ends(own: PodRuntimeStatus, known: PodRuntimeStatus) -> PodRuntim
 
 
 Subscriber = Callable[[str], None]
-"""Told the uid of a pod whose status has changed."""
+"""Called with the uid of a pod whose status has changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class StatusComposer:
     ) -> None:
         """Args:
         reasons: why containers could not be started.
-        actuated: what pods and containers were last given, for what the runtime does not tell.
+        actuated: what pods and containers were last given, for what the runtime does not report.
         runtime_name: as container ids carry it.
         recursive_read_only: runtime handlers that can mount read-only down to the mounts below;
             "" is the default one.

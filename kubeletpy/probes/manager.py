@@ -44,7 +44,7 @@ _WORDS = {
 }
 
 OnResult = Callable[[str, ProbeKind, ProbeOutcome], None]
-"""Told the pod's uid, which probe, and its new settled result; must not block."""
+"""Called with the pod's uid, which probe, and its new settled result; must not block."""
 
 
 class KubeProbeManager:
@@ -82,7 +82,7 @@ class KubeProbeManager:
         """How many probes there are."""
         return sum(len(probes) for probes in self._pods.values())
 
-    # -- what the pod workers tell -----------------------------------------------------------
+    # -- what the pod workers report ---------------------------------------------------------
 
     def add_pod(self, pod: Pod) -> None:
         """Start probing a pod's containers; known ones go on."""

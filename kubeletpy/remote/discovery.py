@@ -17,9 +17,9 @@ PAUSE = 2.0
 async def cgroup_driver(
     runtime: RuntimeService, losing_support: Callable[[], None] = lambda: None
 ) -> str | None:
-    """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it cannot tell.
+    """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it does not say.
 
-    A runtime without the call (containerd before 2.0) or without a Linux answer cannot tell: then
+    A runtime without the call (containerd before 2.0) or without a Linux answer does not say: then
     KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called for one without
     the call: coming kubelets will not start with it. Other failures are tried TRIES times (as the
     kubelet does); raises the last CRIError.

@@ -1,4 +1,4 @@
-"""What can go wrong with a CRI call, as types: a class per gRPC status that callers tell apart.
+"""What can go wrong with a CRI call, as types: a class per gRPC status that callers distinguish.
 
 Pure.
 

@@ -159,7 +159,7 @@ class RuntimeService(Protocol):
         ...
 
     async def update_runtime_config(self, runtime_config: cri.RuntimeConfig) -> None:
-        """Tell the runtime the node's pod CIDR."""
+        """Give the runtime the node's pod CIDR."""
         ...
 
     async def status(self, verbose: bool = False) -> cri.StatusResponse:
@@ -203,7 +203,7 @@ class RuntimeService(Protocol):
         overhead: cri.LinuxContainerResources | None,
         resources: cri.LinuxContainerResources | None,
     ) -> None:
-        """Tell the runtime that a sandbox's resources have changed."""
+        """Notify the runtime that a sandbox's resources have changed."""
         ...
 
 

@@ -285,7 +285,7 @@ class KubeRuntimeManager:
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
     ) -> PodRuntimeStatus | None:
-        """The pod's status as a runtime event tells it; None: it tells too little, ask instead.
+        """The pod's status as a runtime event shows it; None: it shows too little, ask instead.
 
         ``previous`` is what was known: it fills in the pod's other sandboxes.
         """

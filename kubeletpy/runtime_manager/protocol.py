@@ -32,9 +32,9 @@ class SyncPodRequest:
     volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
     """Container name -> mounts that the volume manager prepared."""
     on_sandbox_ready: Callable[[PodRuntimeStatus], None] | None = None
-    """Told once the new sandbox and its IPs are there, before any container starts."""
+    """Called once the new sandbox and its IPs are there, before any container starts."""
     on_plan: Callable[[Sequence[Decision]], None] = lambda decisions: None
-    """Told what is going to be done and why, before it is; the result has only what is new."""
+    """Called with what will be done and why, before it is; the result has only what is new."""
     is_terminating: Callable[[], bool] = lambda: False
     """Whether termination was asked for meanwhile: the sync then starts nothing more."""
     reported: Callable[[], bool] = lambda: True

@@ -156,7 +156,7 @@ class SystemLogind:
         properties = (LOGIN1, PATH, "org.freedesktop.DBus.Properties")
         reply = await self._bus.call(*properties, "Get", "ss", MANAGER, name)
         if reply.signature != "v":
-            raise DBusError(f"logind does not tell {name}")
+            raise DBusError(f"logind does not report {name}")
         return reply.body[0].value
 
     async def raise_max_delay(self, seconds: int) -> None:

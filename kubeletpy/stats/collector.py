@@ -83,7 +83,7 @@ class StatsCollector:
         return await self._usage.get()
 
     async def detail(self) -> Reading:
-        """All that cgroups, interfaces and the runtime tell, writable layers included."""
+        """All that cgroups, interfaces and the runtime report, writable layers included."""
         return await self._detail.get()
 
     async def disks(self) -> Disks:
@@ -91,7 +91,7 @@ class StatsCollector:
         return await self._disks.get()
 
     async def at_once(self, *, disk: bool) -> tuple[Reading, Disks | None]:
-        """As of now, whatever others were told a moment ago; ``disk``: what is on disk, too."""
+        """As of now, whatever others were given a moment ago; ``disk``: what is on disk, too."""
         if not disk:
             return await self._collect(detail=False), None
         return await self._collect(detail=True), await self._measure()
@@ -188,7 +188,7 @@ class StatsCollector:
         try:
             info = await self._from.images.image_fs_info()
         except CRIError as error:
-            log.warning("the runtime does not tell its file systems", extra={"why": str(error)})
+            log.warning("the runtime does not report its file systems", extra={"why": str(error)})
             return None, None
         return await self._threads.run(_file_systems, info, at)
 

@@ -110,7 +110,7 @@ class GroupFiles:
 def descriptors(processes: Iterable[int]) -> int:
     """Open files of processes, of the first MAX_PROCESSES.
 
-    The kernel tells how many as the size of the directory since Linux 6.2.
+    The kernel shows how many as the size of the directory since Linux 6.2.
     """
     count, left = 0, MAX_LISTED
     for pid in itertools.islice(processes, MAX_PROCESSES):

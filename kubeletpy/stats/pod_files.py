@@ -104,7 +104,7 @@ class PodFiles:
         )
 
     def _with_processes(self, reading: PodReading, pod: RunningPod) -> PodReading:
-        """With what the processes in the cgroups tell: how many there are, files, interfaces."""
+        """With what the processes in the cgroups show: how many there are, files, interfaces."""
         assert reading.sandbox is not None, "it was just read"
         found: list[Group] = []
         network: Network | None = None

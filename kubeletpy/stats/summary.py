@@ -1,6 +1,6 @@
 """/stats/summary: what was read, in the shape of the kubelet's Summary API. Pure.
 
-Field for field as docs/reference/server.csv: stats-field; what the machine does not tell is left
+Field for field as docs/reference/server.csv: stats-field; what the machine does not report is left
 out. A pod without a cgroup of its own is the sum of its containers.
 """
 

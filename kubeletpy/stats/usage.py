@@ -1,7 +1,7 @@
 """The words of this room: what was read of one cgroup, file system, interface, pod and node. Pure.
 
 Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None is what
-the machine does not tell. Must never know where a number comes from.
+the machine does not report. Must never know where a number comes from.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class GroupStats:
     memory_psi: Psi | None = None
     io_psi: Psi | None = None
     available: int | None = None
-    """Memory that may still be used, where who tells it says so himself."""
+    """Memory that may still be used, where its source gives it."""
 
     @property
     def memory_available(self) -> int | None:

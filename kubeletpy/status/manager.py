@@ -26,7 +26,7 @@ from kubeletpy.trace.spans import Traces
 log = logging.getLogger(__name__)
 
 TerminationObserver = Callable[[str, int, str], None]
-"""Told (list field name, exit code, reason) of each container termination newly seen."""
+"""Called with (list field name, exit code, reason) of each container termination newly seen."""
 
 
 class ApiStatusManager:

@@ -10,7 +10,7 @@ from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.pods.runtime_status import ContainerStatus
 
 MIN_MILLI_LIMIT = 10
-"""Millicores below which the kernel cannot tell cpu limits apart."""
+"""Millicores below which the kernel does not distinguish cpu limits."""
 MIN_MILLI_REQUEST = 2
 """cpu.shares has 2 as its least value."""
 
@@ -46,8 +46,8 @@ def reported_resources(
 ) -> api.ResourceRequirements:
     """``status.resources`` of one container; a copy, never the spec's own object.
 
-    ``actuated`` is what the container was last given: no runtime tells a memory request, and some
-    tell nothing at all. What nobody tells stays as it was shown before for the same container.
+    ``actuated`` is what the container was last given: no runtime reports a memory request, and some
+    report nothing at all. What nobody reports stays as it was shown before for the same container.
     """
     spec = container.get("resources") or {}
     if not record.running:

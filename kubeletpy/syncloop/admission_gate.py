@@ -49,7 +49,7 @@ COUNTED = frozenset(
         UNEXPECTED,
     )
 )
-"""Reasons that kubelet_admission_rejections_total tells apart."""
+"""Reasons that kubelet_admission_rejections_total distinguishes."""
 
 
 class AdmissionGate:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 EventReader = Callable[
     [cri.ContainerEventResponse, PodRuntimeStatus | None], Awaitable[PodRuntimeStatus | None]
 ]
-"""The status of the pod as an event tells it, given what is known; None: it does not tell."""
+"""The status of the pod as an event shows it, given what is known; None: it does not."""
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 5.0

@@ -79,7 +79,7 @@ class Housekeeping:
         self._tell(desired.union(unsettled), views)
 
     def tell_again(self) -> None:
-        """Have the next pass tell what it found although no pod came or went."""
+        """Have the next pass report what it found even if no pod came or went."""
         self._last = None
 
     def _forget_statuses(self, known: frozenset[str]) -> None:

@@ -1,6 +1,6 @@
 """The sync loop: everything that happens goes through here to the pods' workers.
 
-Sources deliver, the PLEG and the probes tell, timers of the workers fire by themselves, and
+Sources deliver, the PLEG and the probes notify, timers of the workers fire by themselves, and
 housekeeping comes round. Handlers never wait: they leave a message for a worker. Source: docs
 reference, sync loop: inputs, handlers. It must never kill anything before all sources have spoken.
 """

@@ -132,7 +132,7 @@ class ApiMirrorKeeper:
 
     async def _carry_out(self, pod: Pod | None, mirror: Pod | None) -> None:
         if mirror is not None and (pod is None or plan_mirror(pod, mirror).delete):
-            # gone, or another one by now: the watch tells us, and the pod is synced again
+            # gone, or another one by now: the watch shows it, and the pod is synced again
             with contextlib.suppress(NotFound, Conflict):
                 await self._api.delete(
                     PODS, mirror.name, mirror.namespace, grace_period_seconds=0, uid=mirror.uid

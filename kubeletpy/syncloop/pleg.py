@@ -3,7 +3,7 @@
 Every relist asks for two plain lists; a pod is read in full only when the lists say something that
 the status cache does not know yet. What the workers found out themselves costs nothing here. While
 the runtime's own events flow (:mod:`.event_stream`), relists only check that none was missed.
-It must never act on a pod: it fills the cache and tells ``on_change``.
+It must never act on a pod: it fills the cache and calls ``on_change``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubeletpy.syncloop.metrics import NoPlegMetrics, PlegMetrics
 log = logging.getLogger(__name__)
 
 OnChange = Callable[[str, Sequence[LifecycleEvent]], None]
-"""Told (uid, what happened) after the cache has the pod's new status; must not block."""
+"""Called with (uid, what happened) after the cache has the pod's new status; must not block."""
 
 CONCURRENT_READS = 4
 
@@ -99,7 +99,7 @@ class Pleg:
 
     @property
     def has_events(self) -> bool:
-        """Whether the runtime tells by itself what happens."""
+        """Whether the runtime reports by itself what happens."""
         return self._events_flow
 
     def relist_soon(self) -> None:

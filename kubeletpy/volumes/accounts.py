@@ -1,6 +1,6 @@
 """Keeps count of volumes for the metrics: which are wanted, which are there, what became of work.
 
-Must never decide anything: the volume manager tells it what it did. Source:
+Must never decide anything: the volume manager reports to it what it did. Source:
 docs/reference/metrics.csv: volume_manager_total_volumes, storage_operation_duration_seconds,
 volume_operation_total_seconds.
 """

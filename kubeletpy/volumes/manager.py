@@ -2,7 +2,7 @@
 
 A sync of a pod without changes costs a comparison: files are looked at only when an object, a field
 or a token they come from is another one. Nothing here matters after a crash: the next agent finds
-the volumes on disk. Must never log or tell what a file holds.
+the volumes on disk. Must never log or show what a file holds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a kind of claim-backed volume can do: CSI and the in-tree kinds implement it.
 
-A plugin acts and tells how it went; when what is done is decided by
+A plugin acts and reports how it went; when what is done is decided by
 :mod:`kubeletpy.volumes.operations`, which never runs two operations on one volume at once. Every
 operation is idempotent: it may be repeated after a failure or a kill at any instant. What ends a
 works from what is on disk, without the API. Source: docs/reference/behaviour-storage.md, sf, sg,

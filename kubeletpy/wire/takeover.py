@@ -44,7 +44,7 @@ def is_upgrade(request: web.Request) -> bool:
 
 
 async def join(request: web.Request, answer: Answer, *, idle_timeout: float) -> TakenOver:
-    """Tell the client of the upgrade and relay until either side closes.
+    """Answer the client's upgrade and relay until either side closes.
 
     Raises:
         ConnectionResetError: the client has gone already; ``answer``'s transport is closed.

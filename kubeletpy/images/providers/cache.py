@@ -27,7 +27,7 @@ class _Kept:
 
 
 class ResponseCache:
-    """Answers of one provider; ``scope`` tells service accounts apart."""
+    """Answers of one provider; ``scope`` separates service accounts."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, _Kept] = {}

@@ -117,7 +117,7 @@ class RecordStore:
         if not self._index.complete:
             await self.load()
         for record in self._index:
-            # whole seconds: that is all a file tells
+            # whole seconds: a file has no more
             if record.image_ref not in present and int(record.updated_at) < int(before):
                 await asyncio.to_thread(self._files.remove_record, record.image_ref)
                 self._index.remove(record.image_ref)
@@ -128,7 +128,7 @@ class RecordStore:
             self._index.forget_unreadable(name)
 
     def count(self) -> None:
-        """Tell the metrics."""
+        """Update the metrics."""
         intents, records = len(self.intents), len(self._index)
         self._metrics.records_on_disk(intents, self._on_disk)
         self._metrics.records_in_memory(

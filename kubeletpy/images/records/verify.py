@@ -90,7 +90,7 @@ def repository_as_given(image: str) -> str:
 
 
 def by_record(record: PulledRecord | None, repository: str) -> Outcome | Grants:
-    """The outcome when the record alone tells; else the grants that credentials must match."""
+    """The outcome when the record alone decides; else the grants that credentials must match."""
     grants = record.grants.get(repository) if record is not None and repository else None
     if grants is None or grants.empty:
         return Outcome.MUST_AUTHENTICATE

@@ -42,7 +42,7 @@ class RuntimeSync(SyncStep):
     """The runtime sync, its reasons, and the status that follows, at once.
 
     What was done may make the next thing possible (a sidecar runs: the containers may start), and
-    nobody else would tell us what we did ourselves: so as long as something was done, look again.
+    nobody else would report what we did ourselves: so as long as something was done, look again.
     May be cancelled: what the runtime is doing then goes on, and the next sync waits for it.
     """
 

@@ -34,7 +34,7 @@ from kubeletpy.runtime_manager.read.status_source import StatusSource
 logger = logging.getLogger(__name__)
 
 OnStopped = Callable[[PodRuntimeStatus], None]
-"""Told the pod's status when its containers have ended and its sandboxes are being stopped."""
+"""Called with the pod's status when its containers have ended and its sandboxes are stopping."""
 _STOPPABLE = (ContainerState.RUNNING, ContainerState.CREATED, ContainerState.UNKNOWN)
 
 

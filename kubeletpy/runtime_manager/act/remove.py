@@ -99,7 +99,7 @@ class Remover:
                 )
             ]
             for number, record in enumerate(ended[keep:], keep):
-                # the newest log tells the next start how many there were when no record does
+                # the newest log shows the next start how many there were when no record does
                 await self._quietly(run, record.id, keep_logs=number == 0)
 
     async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool = False) -> None:

@@ -153,7 +153,7 @@ class _Resize:
         """The runtime may refuse; it gets the old limits again when the kernel does."""
         after = applied(self._current, step)
         try:
-            await self._tell_runtime(after)
+            await self._notify_runtime(after)
         except CRIError as error:
             raise ResizeFailed(
                 "failed to notify runtime for UpdatePodSandboxResources "
@@ -163,7 +163,7 @@ class _Resize:
             await self._limits.write(self._run.pod, step)
         except PodLimitsError:
             try:
-                await self._tell_runtime(self._current)
+                await self._notify_runtime(self._current)
             except CRIError as error:
                 logger.warning(
                     "the runtime could not be given the pod's old limits again",
@@ -172,7 +172,7 @@ class _Resize:
             raise
         self._current = after
 
-    async def _tell_runtime(self, limits: PodLimits) -> None:
+    async def _notify_runtime(self, limits: PodLimits) -> None:
         run = self._run
         overhead, resources = sandbox_resources(run.pod, limits, self._settings)
         try:

@@ -123,7 +123,7 @@ class SandboxMaker:
 
         Raises:
             SandboxFailed: there is none.
-            SandboxUnchecked: there is one, but the runtime does not tell about it.
+            SandboxUnchecked: there is one, but the runtime does not show its status.
             NotWanted: ``unwanted()`` became true before the runtime was asked.
         """
         config = self.config(pod, attempt, tell=True)

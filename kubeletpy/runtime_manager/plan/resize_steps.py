@@ -124,7 +124,7 @@ def refusal(
     """Why memory limits can't be lowered: less than what is in use now. Empty: they can.
 
     ``pod_limit`` 0: the pod's is not lowered. ``usages``: bytes by container name, None where the
-    runtime does not tell.
+    runtime does not report.
     """
     problems = list(_refusals(pod_limit, pod_usage, limits, usages))
     if not problems:

@@ -156,7 +156,7 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
 def replace_sandbox_records(
     previous: PodRuntimeStatus, sandbox_id: str, fresh: PodRuntimeStatus
 ) -> PodRuntimeStatus:
-    """``fresh`` tells all of one sandbox; what ``previous`` knows of the others stays."""
+    """``fresh`` has all of one sandbox; what ``previous`` knows of the others stays."""
     sandboxes = sort_sandboxes(
         [*fresh.sandboxes, *(s for s in previous.sandboxes if s.id != sandbox_id)]
     )

@@ -105,7 +105,7 @@ class StatusSource:
     async def event_to_status(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
     ) -> PodRuntimeStatus | None:
-        """The pod's status as an event tells it; None when it does not tell enough: ask then.
+        """The pod's status as an event shows it; None when it does not show enough: ask then.
 
         An event speaks of one sandbox: what ``previous`` knows of the pod's other ones is kept.
         """

@@ -27,7 +27,7 @@ class Deliveries(Protocol):
         ...
 
     def unreadable(self, source: str, uid: str, problem: str) -> None:
-        """Tell of a delivered pod that goes on as it was, and why its new text is not taken."""
+        """Report a delivered pod that goes on as it was, and why its new text is not taken."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""Attachment by a controller: what this node tells it, and when a volume counts as attached."""
+"""Attachment by a controller: what this node reports, and when a volume counts as attached."""

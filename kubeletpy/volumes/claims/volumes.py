@@ -48,7 +48,7 @@ from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.telling import Telling
+from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.selinux import Conflict, SELinux, mount_context
 
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 GID_ANNOTATION = "pv.beta.kubernetes.io/gid"
 _QUIET = frozenset({Cause.BUSY, Cause.BACKOFF, Cause.NOT_IN_USE_YET})
-"""Causes that are on their way, or that events have told of already."""
+"""Causes that are on their way, or that events have reported already."""
 _OBJECT_CAUSES = frozenset(
     {
         Cause.UNREAD,
@@ -129,16 +129,16 @@ class ClaimVolumes:
         self._loop = asyncio.get_running_loop()
         self._read_for: dict[str, set[ObjectKey]] = {}
         self._attaching_since: dict[str, float] = {}
-        telling = Telling(recorder, metrics, plugins)
+        reporter = Reporter(recorder, metrics, plugins)
         expander = Expander(api, recorder, clock, node_name)
-        acts = VolumeActs(expander, telling.owned)
+        acts = VolumeActs(expander, reporter.owned)
         self._changed = changed
         objects.on_change(self._object_changed)
         self.operations = VolumeOperations(
             plugins,
             self,
             acts.carry_out,
-            telling,
+            reporter,
             changed=changed,
             in_use_changed=in_use_changed,
         )

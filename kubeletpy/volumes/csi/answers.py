@@ -69,12 +69,12 @@ def capabilities(answer: csi.NodeGetCapabilitiesResponse) -> frozenset[int]:
 def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
     """NodeGetInfo's answer. Raises BadAnswer."""
     if not answer.node_id:
-        raise BadAnswer("it tells no node_id")
+        raise BadAnswer("it gives no node_id")
     if len(answer.node_id.encode()) > MAX_NODE_ID or not answer.node_id.isprintable():
-        raise BadAnswer("what it tells as node_id cannot be one")
+        raise BadAnswer("what it gives as node_id cannot be one")
     segments = dict(answer.accessible_topology.segments)
     if len(segments) > MAX_SEGMENTS:
-        raise BadAnswer(f"it tells more than {MAX_SEGMENTS} topology segments")
+        raise BadAnswer(f"it gives more than {MAX_SEGMENTS} topology segments")
     count, odd = answer.max_volumes_per_node, ""
     if count < 0:
         odd = f"max_volumes_per_node is {count}"
@@ -85,12 +85,12 @@ def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
 def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> VolumeStats:
     """NodeGetVolumeStats' answer; ``condition``: the driver reports health. Raises BadAnswer."""
     if not answer.usage and not condition:
-        raise BadAnswer("it tells no usage")
+        raise BadAnswer("it gives no usage")
     numbers: dict[str, int] = {}
     for usage in answer.usage:
         figures = (usage.total, usage.used, usage.available)
         if min(figures) < 0:
-            raise BadAnswer("it tells a usage below zero")
+            raise BadAnswer("it gives a usage below zero")
         if usage.unit == csi.VolumeUsage.BYTES:
             names = ("capacity_bytes", "used_bytes", "available_bytes")
         elif usage.unit == csi.VolumeUsage.INODES:
@@ -98,9 +98,9 @@ def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> 
         else:
             continue
         numbers |= dict(zip(names, figures, strict=True))
-    told = condition and answer.HasField("volume_condition")
+    given = condition and answer.HasField("volume_condition")
     return VolumeStats(
         **numbers,
-        abnormal=answer.volume_condition.abnormal if told else None,
-        message=scrub(answer.volume_condition.message)[:1024] if told else "",
+        abnormal=answer.volume_condition.abnormal if given else None,
+        message=scrub(answer.volume_condition.message)[:1024] if given else "",
     )

@@ -1,7 +1,7 @@
 """Directories, links and bound devices of CSI volumes: made before a call, removed after it.
 
 Nothing is removed below or through a mount, and nothing but empty directories, our own links and
-files: what a driver has left in a directory stays, and is told. What is mounted is read off the
+files: what a driver has left in a directory stays, and is reported. What is mounted is read off the
 kernel's table, for a path on a dead network disk may never answer. Blocking, for threads. Source:
 docs/reference/behaviour-storage.md, sf, sh, si.
 """

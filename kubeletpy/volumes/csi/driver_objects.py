@@ -17,7 +17,7 @@ from kubeletpy.volumes.csi.driver_object import ABSENT, DriverObject, read
 
 
 class DriverObjects:
-    """By name. Whoever listens is told when one changed; of "" when all may have."""
+    """By name. Listeners are notified when one changed; with "" when all may have."""
 
     def __init__(self, kube_api: KubeApi | None, *, rng: random.Random | None = None) -> None:
         """``kube_api`` None: standalone, there are no objects."""

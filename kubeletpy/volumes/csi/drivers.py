@@ -51,7 +51,7 @@ class Driver:
 
 
 class Drivers:
-    """By name. Whoever listens is told when one comes or goes."""
+    """By name. Listeners are notified when one comes or goes."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -83,7 +83,7 @@ class Drivers:
         return made
 
     def tell(self, name: str) -> None:
-        """Tell those who listen: it can be used now, or no longer."""
+        """Notify the listeners: it can be used now, or no longer."""
         for listener in self._listeners:
             listener(name)
 

@@ -1,7 +1,7 @@
 """vol_data.json: what a teardown needs to know of a volume, beside it on disk.
 
 Written whole or not at all (the kubelet writes it in place, and a crash can leave it empty); a file
-that is missing, torn or not ours is told as such. Blocking, for threads. Source:
+that is missing, torn or not ours is reported as such. Blocking, for threads. Source:
 docs/reference/behaviour-storage.md, sj.
 """
 

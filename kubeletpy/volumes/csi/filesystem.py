@@ -40,7 +40,7 @@ def handle_of(spec: VolumeSpec, pod_uid: str) -> str:
 
 
 def mode_of(spec: VolumeSpec) -> str:
-    """The access mode that a driver is told."""
+    """The access mode that a driver is given."""
     return spec.access_modes[0] if spec.access_modes and not spec.inline else "ReadWriteOnce"
 
 

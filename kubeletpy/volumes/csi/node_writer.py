@@ -1,7 +1,7 @@
-"""Tells the cluster of a node's CSI drivers, and that it is ready for them.
+"""Reports a node's CSI drivers to the cluster, and that it is ready for them.
 
 One write at a time, and each writes all that is known, so that whatever failed before is in the
-next; a driver's end that could not be told is told again. Source:
+next; a driver's end that could not be written is written again. Source:
 docs/reference/behaviour-storage.md, sm2, sm3.
 """
 
@@ -33,8 +33,8 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 30.0
 """Between writes that nobody waits for."""
 
 
-class NodeNotTold(Exception):
-    """The cluster could not be told of a driver; the text says why."""
+class NodeNotUpdated(Exception):
+    """A driver could not be written to the cluster; the text says why."""
 
 
 class CsiNodeWriter:
@@ -43,7 +43,7 @@ class CsiNodeWriter:
     def __init__(
         self, node_name: str, kube_api: KubeApi | None, *, rng: random.Random | None = None
     ) -> None:
-        """``kube_api`` None: standalone, there is nobody to tell."""
+        """``kube_api`` None: standalone, there is nobody to report to."""
         self._name = node_name
         self._api = kube_api
         self._rng = rng or random.Random()
@@ -70,7 +70,7 @@ class CsiNodeWriter:
             self._soon.set()
 
     async def run(self) -> None:
-        """Make the CSINode exist, then repeat what could not be told, until cancelled."""
+        """Make the CSINode exist, then repeat what could not be written, until cancelled."""
         self._untold.set()
         while True:
             await self._untold.wait()
@@ -91,7 +91,7 @@ class CsiNodeWriter:
             return
 
     async def install(self, driver: DriverOnNode) -> None:
-        """Tell of a driver. Raises NodeNotTold; then it is as if it had never been there."""
+        """Report a driver. Raises NodeNotUpdated; then it is as if it had never been there."""
         before = self._present.get(driver.name)
         self._present[driver.name] = driver
         self._gone.discard(driver.name)
@@ -105,17 +105,17 @@ class CsiNodeWriter:
                     self._gone.discard(driver.name)
                     self._present[driver.name] = before
             if isinstance(error, ApiError | NodeObjectConflict):
-                raise NodeNotTold(f"driver {driver.name}: {error}") from None
+                raise NodeNotUpdated(f"driver {driver.name}: {error}") from None
             raise
 
     async def uninstall(self, name: str) -> None:
-        """Tell that a driver is gone; when that fails it is told later."""
+        """Report that a driver is gone; when that fails, later."""
         self._take_away(name)
         try:
             await self._tries()
         except (ApiError, NodeObjectConflict) as error:
             extra = {"driver": name, "why": str(error)}
-            log.warning("the end of a CSI driver could not be told yet", extra=extra)
+            log.warning("the end of a CSI driver could not be reported yet", extra=extra)
 
     def _take_away(self, name: str) -> None:
         self._present.pop(name, None)

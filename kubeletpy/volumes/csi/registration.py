@@ -1,4 +1,4 @@
-"""CSI drivers as plugins of the node: taken in, told to the cluster, let go.
+"""CSI drivers as plugins of the node: taken in, reported to the cluster, let go.
 
 Source: docs/reference/behaviour-storage.md, sm1, sm2, sl.
 """
@@ -14,7 +14,7 @@ from kubeletpy.plugins.protocol import PluginRefused
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import Drivers
 from kubeletpy.volumes.csi.node_object import DriverOnNode
-from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotTold
+from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotUpdated
 from kubeletpy.volumes.csi.versions import Version, highest_supported
 from kubeletpy.volumes.operation import OperationFailed
 
@@ -46,7 +46,7 @@ class CsiDriverHandler:
             raise PluginRefused(f"driver {info.name}: {error}") from None
         try:
             await self._writer.install(await self._on_node(info))
-        except (OperationFailed, NodeNotTold) as error:
+        except (OperationFailed, NodeNotUpdated) as error:
             self._drivers.remove(info)
             if isinstance(error, OperationFailed):
                 await self._writer.uninstall(info.name)
@@ -65,7 +65,7 @@ class CsiDriverHandler:
             await self._writer.uninstall(info.name)
 
     async def renew(self, name: str) -> None:
-        """Ask a driver anew how many volumes fit, and tell the cluster. Raises PluginRefused."""
+        """Ask a driver anew how many volumes fit, and report it. Raises PluginRefused."""
         driver = self._drivers.get(name)
         if driver is None:
             raise PluginRefused(f"driver {name} is not registered")
@@ -73,7 +73,7 @@ class CsiDriverHandler:
             told = await self._on_node(driver.info)
             if self._drivers.get(name) is driver:
                 await self._writer.install(told)
-        except (OperationFailed, NodeNotTold) as error:
+        except (OperationFailed, NodeNotUpdated) as error:
             raise PluginRefused(f"driver {name}: {error}") from None
 
     def close(self) -> None:
@@ -88,7 +88,9 @@ class CsiDriverHandler:
             raise PluginRefused(f"driver {info.name} has gone away")
         told = await driver.client.info()
         if told.odd:
-            log.warning("CSI driver tells nonsense", extra={"driver": info.name, "what": told.odd})
+            log.warning(
+                "a CSI driver's answer is odd", extra={"driver": info.name, "what": told.odd}
+            )
         return DriverOnNode(info.name, told.node_id, told.max_volumes, told.topology)
 
     def _version(self, info: PluginInfo) -> Version:

@@ -20,7 +20,7 @@ _SINGLE_NODE = {
     "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
     "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
 }
-"""Of drivers that tell several writers of a node from one; others know one kind only."""
+"""Of drivers that distinguish several writers of a node from one; others know one kind only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class VolumeActs:
         expander: Expander,
         owned: Callable[[str, float, bool], None] = lambda plugin, seconds, ok: None,
     ) -> None:
-        """``owned(plugin, seconds, ok)`` is told of each walk that gave files to a group."""
+        """``owned(plugin, seconds, ok)`` is called after each walk that gave files to a group."""
         self._expander = expander
         self._owned = owned
         self._patient = PatientThreads()

@@ -68,7 +68,7 @@ class VolumeOperations:
         plugins: each kind of volume.
         surroundings: of the node.
         carry_out: does one operation.
-        listener: told how each ended.
+        listener: notified of how each ended.
         changed: called with the uid of a pod whose volumes are there now, or wait for something
             else.
         in_use_changed: called when ``volumes_in_use`` has changed.
@@ -85,7 +85,7 @@ class VolumeOperations:
         self._running: dict[Key, _Running] = {}
         self._backoffs = Backoffs()
         self._plan = Plan()
-        self._told: dict[str, frozenset[object]] = {}
+        self._reported: dict[str, frozenset[object]] = {}
         self._waiting = Waiting()
         self._times = WaitTimes()
         self._timer: asyncio.TimerHandle | None = None
@@ -149,7 +149,7 @@ class VolumeOperations:
                     raise StillUnderWay(call) from None
         self._demands.pop(uid, None)
         self._pods.pop(uid, None)
-        self._told.pop(uid, None)
+        self._reported.pop(uid, None)
 
     def begin_end(self, uid: str) -> None:
         """Take down what a pod has, without waiting for it."""
@@ -276,7 +276,7 @@ class VolumeOperations:
             if demand.ending and not self.has(uid) and uid not in self._waiting:
                 self._demands.pop(uid)
                 self._pods.pop(uid, None)
-                self._told.pop(uid, None)
+                self._reported.pop(uid, None)
         self._tell_pods()
 
     def _facts(self) -> Facts:
@@ -316,9 +316,9 @@ class VolumeOperations:
     def _tell_pods(self) -> None:
         """Wake the pods whose volumes wait for something else now."""
         for uid, told in words_of(self._plan.waits, set(self._demands)).items():
-            if self._told.get(uid, frozenset()) == told:
+            if self._reported.get(uid, frozenset()) == told:
                 continue
-            self._told[uid] = told
+            self._reported[uid] = told
             if not self._waiting.happened(uid) and not is_busy(self.waits(uid)):
                 self._changed(uid)
 

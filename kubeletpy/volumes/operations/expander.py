@@ -1,4 +1,4 @@
-"""Grows a volume on this node and tells its claim.
+"""Grows a volume on this node and reports it in its claim's status.
 
 Source: docs/reference/behaviour-storage.md, so.
 """
@@ -153,7 +153,7 @@ class Expander:
         except ApiError as error:
             if quiet:
                 log.warning(
-                    "a claim could not be told of a failed expansion",
+                    "a failed expansion could not be written to its claim",
                     extra={"claim": metadata["name"], "why": str(error)},
                 )
                 return spec

@@ -1,4 +1,4 @@
-"""Whether a volume is expanded on this node, and what its claim is told of it. Pure.
+"""Whether a volume is expanded on this node, and what its claim's status says of it. Pure.
 
 Source: docs/reference/behaviour-storage.md, so2, so3.
 """

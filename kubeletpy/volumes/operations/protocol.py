@@ -28,7 +28,7 @@ class CarryOut(Protocol):
 
 
 class Listener(Protocol):
-    """Who is told what became of operations: events, metrics."""
+    """Is notified of what became of operations: events, metrics."""
 
     def ended(
         self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None

@@ -74,8 +74,8 @@ GOOD = {"type": "CSIPlugin", "name": "x"}
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({**GOOD, "type": ""}, "tells no type"),
-        ({**GOOD, "name": ""}, "tells no name"),
+        ({**GOOD, "type": ""}, "gives no type"),
+        ({**GOOD, "name": ""}, "gives no name"),
         ({**GOOD, "name": "x" * 300}, "is no name"),
         ({**GOOD, "name": "x\ny"}, "is no name"),
         ({**GOOD, "supported_versions": ["1"] * 65}, "more than 64 versions"),

@@ -1,4 +1,4 @@
-"""metrics.k8s.io: what nodes and pods use, for ``kubectl top``, as a metrics server would tell it.
+"""metrics.k8s.io: what nodes and pods use, for ``kubectl top``, as a metrics server has it.
 
 The numbers are the node's own, asked for when somebody asks here: nothing is scraped meanwhile. The
 first one who asks waits for a second scrape, since cpu use is what happens between two; so does who

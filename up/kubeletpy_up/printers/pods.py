@@ -154,7 +154,7 @@ def row(pod: JSON, now: float) -> list[Any]:
 
 
 def conditions(pod: JSON) -> list[JSON]:
-    """Row conditions: tell kubectl that a pod has ended."""
+    """Row conditions: show kubectl that a pod has ended."""
     phase = (pod.get("status") or {}).get("phase")
     if phase not in ("Succeeded", "Failed"):
         return []

@@ -94,7 +94,7 @@ def list_objects(
 def start_watch(
     store: Store, watchers: Watchers, info: ResourceInfo, selection: Selection, options: ListOptions
 ) -> Subscription:
-    """Begin a watch; what it has to tell first is queued already.
+    """Begin a watch; what it has to send first is queued already.
 
     Raises:
         ApiError: 400 for bad options. A version too old (410) comes as the watch's first event.

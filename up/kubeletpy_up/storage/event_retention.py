@@ -12,7 +12,7 @@ MAX_EVENTS = 5000
 
 
 class EventRetention:
-    """Removes events from a store; tell it of the store's changes."""
+    """Removes events from a store; notify it of the store's changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -22,7 +22,7 @@ from kubeletpy.volumes.csi.node_object import (
     node_patch,
     owned_by,
 )
-from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotTold
+from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotUpdated
 from tests.virtual_time import on_virtual_time, settle
 
 from .cluster import Cluster
@@ -157,7 +157,7 @@ async def test_a_write_is_tried_four_times() -> None:
     await writer.install(B)
     assert names(cluster) == ["b"]
     cluster.refusals = [Unavailable("away")] * 4
-    with pytest.raises(NodeNotTold, match="driver a: away"):
+    with pytest.raises(NodeNotUpdated, match="driver a: away"):
         await writer.install(A)
     await writer.install(B)
     assert names(cluster) == ["b"]
@@ -193,7 +193,7 @@ async def test_a_collision_is_final_and_takes_nothing_from_others() -> None:
     cluster = Cluster(zone="2")
     writer = make(cluster)
     await writer.install(B)
-    with pytest.raises(NodeNotTold, match="collision"):
+    with pytest.raises(NodeNotUpdated, match="collision"):
         await writer.install(A)
     await settle()
     await writer.install(B)

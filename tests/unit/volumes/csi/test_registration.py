@@ -103,7 +103,7 @@ async def test_a_driver_comes_and_goes(short: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fault", "versions", "problem"),
     [
-        (Options(node_id=""), None, ("1.0.0",), "NodeGetInfo of driver .* tells no node_id"),
+        (Options(node_id=""), None, ("1.0.0",), "NodeGetInfo of driver .* gives no node_id"),
         (Options(), Fault(code="INTERNAL"), ("1.0.0",), "NodeGetInfo of driver .* = Internal"),
         (Options(), None, ("0.3.0",), r"none of its versions is supported \(1.x\): 0.3.0"),
         (Options(name="a_"), None, ("1.0.0",), "'a_' cannot be the name of a CSI driver"),

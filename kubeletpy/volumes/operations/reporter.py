@@ -1,4 +1,4 @@
-"""What people and metrics are told of volume operations.
+"""Reports volume operations: events, metrics.
 
 Source: docs/reference/behaviour-storage.md, sr, ss; docs/reference/metrics.csv:
 storage_operation_duration_seconds.
@@ -33,7 +33,7 @@ _EVENT_WORDS = {
 """What failed, when the plugin names nothing: of file systems, of block devices."""
 
 
-class Telling:
+class Reporter:
     """Events and metrics of operations."""
 
     def __init__(
