@@ -14,7 +14,7 @@ of a pod gets an entry in ``steps``. Rooms are started and their tasks created i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -706,6 +706,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         certificate=certificate,
         started_at=started_at,
         new_collector=new_collector,
+        pressure=lambda: asdict(pressure.report()) if pressure is not None else None,
     )
 
     # -- who hears what, in this order ----------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
@@ -52,8 +53,10 @@ def served(
     certificate: ServingCertificate | None,
     started_at: float,
     new_collector: Callable[[], StatsCollector],
+    pressure: Callable[[], dict[str, Any] | None],
 ) -> list[Room]:
-    """``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds."""
+    """``certificate`` None: the server's is in files. ``started_at`` is in Unix seconds.
+    ``pressure``: the node's, for explain."""
     machine, metrics = outside.machine, outside.metrics
     rooms: list[Room] = []
     loop_health = SyncLoopHealth(loop, settings.sync_frequency)
@@ -116,6 +119,6 @@ def served(
             Room(server, start=server.start, close=server.close),
         ]
     if outside.sockets:
-        explain = ExplainServer(Path(flags.root_dir) / SOCKET_NAME, snapshots, traces)
+        explain = ExplainServer(Path(flags.root_dir) / SOCKET_NAME, snapshots, traces, pressure)
         rooms.append(Room(explain, start=explain.start, close=explain.close))
     return rooms

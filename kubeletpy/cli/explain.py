@@ -1,4 +1,7 @@
-"""``kubeletpy explain``: why a pod of this node is as it is; without a pod, all of them."""
+"""``kubeletpy explain``: why a pod of this node is as it is; without a pod, all of them.
+
+``kubeletpy explain --node``: what the node runs short of, what was done about it, what would help.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _CLEAR = "\x1b[H\x1b[J"
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; gives the exit code: 1 when there is no agent or no such pod."""
-    given = parser().parse_args(arguments)
+    asked = parser()
+    given = asked.parse_args(arguments)
+    if given.node and given.pod:
+        asked.error("--node takes no POD")
     try:
         path = agent_socket.find(given.socket)
         if not given.watch:
@@ -41,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("pod", nargs="?", metavar="POD", help="NAME, or NAMESPACE/NAME")
     made.add_argument("-n", "--namespace", default="default")
+    made.add_argument(
+        "--node", action="store_true", help="what the node runs short of, and what would help"
+    )
     made.add_argument("-w", "--watch", action="store_true", help="go on, once a second")
     made.add_argument("-o", "--output", choices=["text", "json"], default="text")
     made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
@@ -55,8 +64,12 @@ def names(given: argparse.Namespace) -> tuple[str, str]:
 
 def answer(given: argparse.Namespace, path: Path) -> str:
     """What to print. Raises NoAgent, NotFound."""
-    from kubeletpy.explain import render
+    from kubeletpy.explain import render, render_pressure
 
+    if given.node:
+        about = agent_socket.ask(path, "node")["pressure"]
+        as_json = given.output == "json"
+        return json.dumps(about, indent=2) + "\n" if as_json else render_pressure.node(about)
     parts = ("pods", *names(given)) if given.pod else ("pods",)
     found = agent_socket.ask(path, *parts)
     if given.output == "json":

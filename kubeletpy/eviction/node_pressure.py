@@ -36,7 +36,8 @@ from kubeletpy.eviction.decide import (
 )
 from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, next_look
 from kubeletpy.eviction.pod_use import Candidate
-from kubeletpy.eviction.ranking import Ranked, Reclaim, first_to_go, rank, reclaims
+from kubeletpy.eviction.ranking import Reclaim, first_to_go, rank, reclaims
+from kubeletpy.eviction.report import SHOWN, Done, PressureReport, report
 from kubeletpy.eviction.signals import (
     MEMORY,
     Condition,
@@ -49,7 +50,7 @@ from kubeletpy.eviction.signals import (
     condition_of,
     resource_of,
 )
-from kubeletpy.eviction.thresholds import Rules
+from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 
@@ -65,8 +66,6 @@ CLEAR_AGAIN_S = 1.0
 """Between two tries to remove what an evicted pod has left."""
 REMEMBERED = 32
 """Evictions and reclaims that are kept for explain."""
-SHOWN = 5
-"""Pods of a ranking that are kept."""
 
 
 class NodeSignals(Protocol):
@@ -107,24 +106,6 @@ class PodUses(Protocol):
     async def close(self) -> None:
         """Stop."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Something that was done about a crossing. Times are Unix seconds.
-
-    Attributes:
-        ranking: the first pods in the order of going; empty where no pod had to go.
-        pod: who went.
-        reclaimed: what the node cleared away itself.
-    """
-
-    at: float
-    crossing: Crossing
-    ranking: tuple[Ranked, ...] = ()
-    pod: Ranked | None = None
-    reclaimed: tuple[Reclaim, ...] = ()
-    helped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +173,8 @@ class NodePressureKeeper:
         self._reclaimed = False
         """A reclaim is over: what is still crossed is a matter of pods."""
         self._restored = False
+        self._said: set[tuple[str, Threshold]] = set()
+        """Why nothing is done, as it was logged."""
         self._finished: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -199,6 +182,12 @@ class NodePressureKeeper:
     def conditions(self) -> tuple[str, ...]:
         """The conditions of pressure that the node reports."""
         return tuple(each.value for each in self.state.conditions)
+
+    def report(self) -> PressureReport:
+        """What is known of the node's pressure, for explain."""
+        now = asyncio.get_running_loop().time()
+        wall = self._clock.now()
+        return report(self._rules, self.state, self.doubts, self.done, now=now, wall=wall)
 
     def node_shown(self, node: api.Node) -> None:
         """The API has shown the node: the first time, as the last agent left it. Never blocks."""
@@ -257,6 +246,8 @@ class NodePressureKeeper:
             self._reclaimed = False
         if decision.act is not None:
             await self._act(decision)
+        else:
+            self._said.clear()
         waits = [next_look(seen.observations, before.last, self._rules)]
         if decision.unsure:
             waits.append(CONFIRM_S)
@@ -311,7 +302,9 @@ class NodePressureKeeper:
         if on_disk:
             layout = await self._signals.layout()
             if layout is None:
-                log.warning("nothing can be done: the runtime does not report its file systems")
+                self._warn(
+                    "nothing can be done: the runtime does not report its file systems", crossing
+                )
                 return
         assert layout is not None, "known, or this is not about disks"
         text = words.reclaiming(resource_of(signal))
@@ -330,13 +323,13 @@ class NodePressureKeeper:
         self._stuck &= set(active)
         candidates = [uid for uid in active if uid not in self._stuck]
         if not candidates:
-            log.warning("the node runs short, and there is no pod to evict", extra=_facts(crossing))
+            self._warn("the node runs short, and there is no pod to evict", crossing)
             return
         uses = await self._uses.of([active[uid] for uid in candidates], disk=on_disk)
         ranking = rank(uses, signal, layout)
         chosen = first_to_go(ranking)
         if chosen is None:
-            log.warning("the node runs short, and only critical pods run", extra=_facts(crossing))
+            self._warn("the node runs short, and only critical pods run", crossing)
             return
         self.done.append(Done(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen))
         self._evict(active[chosen.pod.uid], chosen.pod, crossing, same)
@@ -380,6 +373,7 @@ class NodePressureKeeper:
             text,
             annotations=words.event_annotations(candidate, crossing),
         )
+        self._said.clear()
         self._evicted(signal.value)
         condition = condition_of(signal)
         task = asyncio.create_task(self._end(pod, condition, options), name=f"evict-{pod.uid}")
@@ -416,6 +410,13 @@ class NodePressureKeeper:
             if await self._cleared(uid):
                 return
             await asyncio.sleep(again - loop.time())
+
+    def _warn(self, what: str, crossing: Crossing) -> None:
+        """Say once why nothing is done, until something is or the node is well."""
+        said = what, crossing.threshold
+        if said not in self._said:
+            self._said.add(said)
+            log.warning(what, extra=_facts(crossing))
 
 
 def _facts(crossing: Crossing) -> dict[str, object]:

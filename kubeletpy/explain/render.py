@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from kubeletpy.explain import render_pressure
 from kubeletpy.explain.model import State, WorkerState
 from kubeletpy.explain.words import ago, duration, one_line, until
 
@@ -53,6 +54,7 @@ def pod(view: View, *, colours: bool = False) -> str:
     parts = [
         f"{paint(_BOLD, name)}: {paint(tint, one_line(view['verdict']))}",
         _facts(view, now),
+        render_pressure.eviction(view["eviction"], now) if view.get("eviction") else "",
         _waits(view["waits"], now),
         _actions(view["actions"], now),
         _containers(view["containers"], now),

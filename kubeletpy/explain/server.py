@@ -34,10 +34,18 @@ MAX_PATH = 107
 
 
 class ExplainServer:
-    """Serves /pods, /pods/NAMESPACE/NAME and /pods/NAMESPACE/NAME/timeline."""
+    """Serves /node, /pods, /pods/NAMESPACE/NAME and /pods/NAMESPACE/NAME/timeline."""
 
-    def __init__(self, path: Path, snapshots: Snapshots, traces: Traces) -> None:
+    def __init__(
+        self,
+        path: Path,
+        snapshots: Snapshots,
+        traces: Traces,
+        pressure: Callable[[], dict[str, Any] | None] = lambda: None,
+    ) -> None:
+        """``pressure``: what is known of the node's; None: it is not watched."""
         self._path = path
+        self._pressure = pressure
         self._snapshots = snapshots
         self._traces = traces
         self._close: Callable[[], Any] | None = None
@@ -63,6 +71,7 @@ class ExplainServer:
         from aiohttp import web
 
         app = web.Application(client_max_size=1)
+        app.router.add_get("/node", self._node)
         app.router.add_get("/pods", self._list)
         app.router.add_get("/pods/{namespace}/{name}", self._one)
         app.router.add_get("/pods/{namespace}/{name}/timeline", self._timeline)
@@ -108,7 +117,13 @@ class ExplainServer:
         uid = self._snapshots.find(namespace, name)
         if uid is None:
             return _answer({"error": f"no pod {namespace}/{name} on this node"}, 404)
-        return _answer(asdict(explain(self._snapshots.facts(uid))))
+        deeds = (self._pressure() or {}).get("deeds") or ()
+        evicted = [deed for deed in deeds if deed["pod"] is not None and deed["pod"]["uid"] == uid]
+        found = asdict(explain(self._snapshots.facts(uid)))
+        return _answer({**found, "eviction": evicted[-1] if evicted else None})
+
+    async def _node(self, _request: Any) -> Any:
+        return _answer({"pressure": self._pressure()})
 
     async def _timeline(self, request: Any) -> Any:
         namespace, name = request.match_info["namespace"], request.match_info["name"]

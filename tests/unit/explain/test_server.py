@@ -194,3 +194,58 @@ async def test_a_path_that_no_socket_can_have_is_no_reason_to_die(
     await made.start()
     assert "path is too long" in caplog.text
     await made.close()
+
+
+async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
+    place = {
+        "namespace": "default",
+        "name": "web",
+        "uid": "uid-web",
+        "priority": 0,
+        "critical": False,
+        "used": 2048,
+        "request": 0,
+        "over": True,
+    }
+    deed = {
+        "at": 0.0,
+        "outcome": "evicted",
+        "signal": "memory.available",
+        "threshold": 1024,
+        "available": 0,
+        "capacity": 4096,
+        "grace": 0,
+        "since": 0.0,
+        "reclaimed": [],
+        "pod": place,
+        "ranking": [place],
+        "next": None,
+    }
+    other = {**deed, "pod": None, "outcome": "reclaimed"}
+    pressure = {
+        "at": 1.0,
+        "conditions": [],
+        "levels": [],
+        "doubts": [["pid.available", "it is old"]],
+        "deeds": [deed, other],
+        "helps": [],
+    }
+    path = tmp_path / "explain.sock"
+    made = ExplainServer(path, OnePod(), Traces(), lambda: pressure)  # type: ignore[arg-type]
+    await made.start()
+    at = f"--socket={path}"
+    try:
+        assert await run(explain, at, "--node") == 0
+        text = capsys.readouterr().out
+        assert text.startswith("The node is under no pressure.")
+        assert "  pid.available: it is old" in text
+        assert await run(explain, at, "--node", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out) == pressure
+        assert await run(explain, at, "web") == 0
+        assert "Evicted because the node ran short\n" in capsys.readouterr().out
+        assert await run(explain, at, "web", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out)["eviction"] == deed
+        with pytest.raises(SystemExit):
+            await run(explain, at, "--node", "web")
+    finally:
+        await made.close()

@@ -1,0 +1,255 @@
+"""What ``kubeletpy explain`` says of a node under pressure, as plain data. Pure.
+
+Causes and remedies are members with their numbers; words are made where they are shown. Times are
+Unix seconds; numbers are bytes, inodes or tasks, as the signal's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kubeletpy.eviction.decide import Crossing, State
+from kubeletpy.eviction.ranking import Ranked, Reclaim, first_to_go
+from kubeletpy.eviction.signals import Condition, Doubt, Observation, Signal, condition_of
+from kubeletpy.eviction.thresholds import Rules, Threshold
+
+SHOWN = 5
+"""Pods of a ranking that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Something that was done about a crossing.
+
+    Attributes:
+        ranking: the first pods in the order of going; empty where no pod had to go.
+        pod: who went.
+        reclaimed: what the node cleared away itself; ``helped``: that was enough.
+    """
+
+    at: float
+    crossing: Crossing
+    ranking: tuple[Ranked, ...] = ()
+    pod: Ranked | None = None
+    reclaimed: tuple[Reclaim, ...] = ()
+    helped: bool = False
+
+
+class Outcome(StrEnum):
+    """What came of a crossing that was acted on."""
+
+    EVICTED = "evicted"
+    RECLAIMED = "reclaimed"
+    RECLAIM_NOT_ENOUGH = "reclaim not enough"
+
+
+class Remedy(StrEnum):
+    """What would help the node."""
+
+    FREE_MEMORY = "free memory"
+    FREE_SPACE = "free space"
+    REMOVE_FILES = "remove files"
+    END_PROCESSES = "end processes"
+    WAIT = "wait"
+    """There is enough; the condition is held until its transition period is over."""
+
+
+_REMEDIES = {Condition.MEMORY: Remedy.FREE_MEMORY, Condition.PID: Remedy.END_PROCESSES}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A pod's place in a ranking, and what put it there."""
+
+    namespace: str
+    name: str
+    uid: str
+    priority: int
+    critical: bool
+    """It stays, whatever its place."""
+    used: int | None
+    """None: not known, which goes first."""
+    request: int
+    over: bool
+    """It uses more than it asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What was done about a crossing, with the numbers of that moment."""
+
+    at: float
+    outcome: Outcome
+    signal: Signal
+    threshold: int
+    available: int
+    capacity: int
+    grace: float
+    """Seconds; 0 of a hard threshold."""
+    since: float
+    """When the threshold was crossed."""
+    reclaimed: tuple[Reclaim, ...]
+    pod: Place | None
+    ranking: tuple[Place, ...]
+    """The first of it, who went included."""
+    next: Place | None
+    """Who would have gone next, as things stood then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A condition that the node reports."""
+
+    condition: Condition
+    since: float
+    ends_at: float | None
+    """None: it is still so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A threshold, and what is left of its signal."""
+
+    signal: Signal
+    field: str
+    threshold: int
+    grace: float
+    available: int
+    capacity: int
+    crossed_since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """A remedy, and how much of it."""
+
+    remedy: Remedy
+    signal: Signal | None
+    amount: int
+    """Bytes, files or processes; 0 where there is only to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class PressureReport:
+    """All about the pressure on a node."""
+
+    at: float
+    conditions: tuple[Held, ...]
+    levels: tuple[Level, ...]
+    doubts: tuple[tuple[Signal, Doubt], ...]
+    """Numbers that are not believed, and why."""
+    deeds: tuple[Deed, ...]
+    """Oldest first."""
+    helps: tuple[Help, ...]
+
+
+def report(
+    rules: Rules,
+    state: State,
+    doubts: Mapping[Signal, Doubt],
+    done: Iterable[Done],
+    *,
+    now: float,
+    wall: float,
+) -> PressureReport:
+    """Put together what a keeper knows.
+
+    Args:
+        now: event-loop seconds; ``wall``: the same moment in Unix seconds.
+    """
+    offset = wall - now
+    held = tuple(
+        Held(
+            each,
+            state.since[each] + offset,
+            None if _is_seen(each, state) else state.pressed[each] + rules.transition + offset,
+        )
+        for each in state.conditions
+    )
+    levels = tuple(
+        _level(threshold, state.last[threshold.signal], state, offset)
+        for threshold in rules.thresholds
+        if threshold.signal in state.last
+    )
+    return PressureReport(
+        at=wall,
+        conditions=held,
+        levels=levels,
+        doubts=tuple(doubts.items()),
+        deeds=tuple(_deed(each, offset) for each in done),
+        helps=tuple(_helps(rules, state, held)),
+    )
+
+
+def _is_seen(condition: Condition, state: State) -> bool:
+    return any(condition_of(threshold.signal) is condition for threshold in state.first_seen)
+
+
+def _level(threshold: Threshold, seen: Observation, state: State, offset: float) -> Level:
+    since = state.first_seen.get(threshold)
+    return Level(
+        threshold.signal,
+        f"{threshold.at}.{threshold.signal}",
+        threshold.amount.of(seen.capacity),
+        threshold.grace,
+        seen.available,
+        seen.capacity,
+        None if since is None else since + offset,
+    )
+
+
+def _helps(rules: Rules, state: State, held: tuple[Held, ...]) -> Iterable[Help]:
+    missing: dict[Signal, int] = {}
+    for threshold in rules.thresholds:
+        seen = state.last.get(threshold.signal)
+        if threshold not in state.first_seen or seen is None:
+            continue
+        more = threshold.reclaim.of(seen.capacity) if threshold.reclaim is not None else 0
+        wanted = threshold.amount.of(seen.capacity) + more - seen.available
+        missing[threshold.signal] = max(wanted, missing.get(threshold.signal, 0))
+    for signal, amount in missing.items():
+        remedy = _REMEDIES.get(condition_of(signal), Remedy.FREE_SPACE)
+        if signal.endswith("inodesFree"):
+            remedy = Remedy.REMOVE_FILES
+        yield Help(remedy, signal, amount)
+    if not missing and held:
+        yield Help(Remedy.WAIT, None, 0)
+
+
+def _deed(done: Done, offset: float) -> Deed:
+    crossing = done.crossing
+    outcome = Outcome.EVICTED
+    if done.pod is None:
+        outcome = Outcome.RECLAIMED if done.helped else Outcome.RECLAIM_NOT_ENOUGH
+    rest = [each for each in done.ranking if each is not done.pod]
+    after = first_to_go(rest) if done.pod is not None else None
+    return Deed(
+        at=done.at,
+        outcome=outcome,
+        signal=crossing.threshold.signal,
+        threshold=crossing.quantity,
+        available=crossing.seen.available,
+        capacity=crossing.seen.capacity,
+        grace=crossing.threshold.grace,
+        since=crossing.since + offset,
+        reclaimed=done.reclaimed,
+        pod=None if done.pod is None else _place(done.pod),
+        ranking=tuple(_place(each) for each in done.ranking),
+        next=None if after is None else _place(after),
+    )
+
+
+def _place(ranked: Ranked) -> Place:
+    namespace, _, name = ranked.pod.key.rpartition("/")
+    return Place(
+        namespace,
+        name,
+        ranked.pod.uid,
+        ranked.pod.priority,
+        ranked.pod.critical,
+        ranked.used,
+        ranked.request,
+        ranked.over,
+    )

@@ -1,0 +1,133 @@
+"""The pressure on a node, and a pod's eviction, as text. Pure; works on the JSON of the socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubeletpy.api.quantity import spelled
+from kubeletpy.explain.words import ago, duration, one_line, until
+
+MAX_DEEDS = 10
+View = Mapping[str, Any]
+
+_REMEDIES = {
+    "free memory": "{amount} of memory have to be free more: end or move pods, or raise the "
+    "requests of those that use most, so that the scheduler leaves room",
+    "free space": "{amount} of space have to be free more: remove files that no pod owns, or move "
+    "pods that write much; unused images and dead containers are removed by the agent",
+    "remove files": "{amount} inodes have to be free more: remove small files that no pod owns, or "
+    "move pods that make many",
+    "end processes": "{amount} process numbers have to be free more: end processes, or set "
+    "podPidsLimit",
+    "wait": "nothing: there is enough again, and the conditions end when they have been held for "
+    "evictionPressureTransitionPeriod",
+}
+
+
+def node(view: View | None) -> str:
+    """All about a node."""
+    if view is None:
+        return "this node is not watched: no eviction thresholds are set\n"
+    now = float(view["at"])
+    parts = [_conditions(view["conditions"], now), _levels(view["levels"], now)]
+    if view["doubts"]:
+        told = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
+        parts.append(f"Numbers that are not believed\n{told}")
+    if view["deeds"]:
+        told = "\n".join(f"  {_deed(each, now)}" for each in reversed(view["deeds"][-MAX_DEEDS:]))
+        parts.append(f"What was done, newest first\n{told}")
+    if view["helps"]:
+        told = "\n".join(f"  {_help(each)}" for each in view["helps"])
+        parts.append(f"What would help\n{told}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def eviction(deed: View, now: float) -> str:
+    """Why one pod was evicted."""
+    pod = deed["pod"]
+    lines = [
+        f"  {ago(deed['at'], now)}: {_crossing(deed)}",
+        f"  {_place(pod, deed['signal'])}",
+    ]
+    if deed["ranking"]:
+        lines.append("  the order then:")
+        lines += [
+            f"    {number}. {_name(each)}: {_place(each, deed['signal'])}"
+            for number, each in enumerate(deed["ranking"], 1)
+        ]
+    if deed["next"] is not None:
+        lines.append(f"  next would have been {_name(deed['next'])}")
+    return "Evicted because the node ran short\n" + "\n".join(lines)
+
+
+def _conditions(held: Sequence[View], now: float) -> str:
+    if not held:
+        return "The node is under no pressure."
+    lines = []
+    for each in held:
+        ends = (
+            "" if each["ends_at"] is None else f"; enough again, ends {until(each['ends_at'], now)}"
+        )
+        since = f"since {duration(now - each['since'])}"
+        lines.append(f"The node is under {each['condition']} {since}{ends}.")
+    return "\n".join(lines)
+
+
+def _levels(levels: Sequence[View], now: float) -> str:
+    if not levels:
+        return ""
+    lines = []
+    for each in levels:
+        crossed = ""
+        if each["crossed_since"] is not None:
+            crossed = f", crossed since {duration(now - each['crossed_since'])}"
+        grace = f" for {duration(each['grace'])}" if each["grace"] else ""
+        left = f"{_number(each['available'])} left of {_number(each['capacity'])}"
+        below = f"acted on below {_number(each['threshold'])}{grace}{crossed}"
+        lines.append(f"  {each['field']}: {left}, {below}")
+    return "Thresholds\n" + "\n".join(lines)
+
+
+def _deed(deed: View, now: float) -> str:
+    when = ago(deed["at"], now)
+    what = " and ".join(deed["reclaimed"])
+    match deed["outcome"]:
+        case "evicted":
+            done = f"evicted {_name(deed['pod'])} ({_place(deed['pod'], deed['signal'])})"
+        case "reclaimed":
+            done = f"removed unused {what}, which was enough"
+        case _:
+            done = f"removed unused {what}, which was not enough"
+    return f"{when}: {done}: {_crossing(deed)}"
+
+
+def _crossing(deed: View) -> str:
+    grace = f" for more than {duration(deed['grace'])}" if deed["grace"] else ""
+    available, threshold = _number(deed["available"]), _number(deed["threshold"])
+    return f"{deed['signal']} was {available}, below {threshold}{grace}"
+
+
+def _place(place: View, signal: str) -> str:
+    if place["critical"]:
+        return "critical or static: stays"
+    if place["used"] is None:
+        return f"nothing of it ran, priority {place['priority']}"
+    used, asked = _number(place["used"]), _number(place["request"])
+    if signal == "pid.available":
+        return f"{used} tasks, priority {place['priority']}"
+    over = "more than" if place["over"] else "within"
+    return f"used {used}, {over} its request of {asked}, priority {place['priority']}"
+
+
+def _help(each: View) -> str:
+    words = _REMEDIES[each["remedy"]].format(amount=_number(each["amount"]))
+    return words if each["signal"] is None else f"{each['signal']}: {words}"
+
+
+def _name(place: View) -> str:
+    return one_line(f"{place['namespace']}/{place['name']}")
+
+
+def _number(amount: int) -> str:
+    return spelled(amount, binary=True)
