@@ -42,7 +42,8 @@ authentication.k8s.io/SelfSubjectReview authorization.k8s.io/SubjectAccessReview
 authorization.k8s.io/SelfSubjectAccessReview authorization.k8s.io/LocalSubjectAccessReview
 certificates.k8s.io/CertificateSigningRequest coordination.k8s.io/Lease events.k8s.io/Event
 node.k8s.io/RuntimeClass policy/Eviction scheduling.k8s.io/PriorityClass storage.k8s.io/CSIDriver
-storage.k8s.io/CSINode storage.k8s.io/VolumeAttachment
+storage.k8s.io/CSINode storage.k8s.io/CSIStorageCapacity storage.k8s.io/StorageClass
+storage.k8s.io/VolumeAttachment
 """
 ROOTS = ROOTS_TEXT.split()
 ALIASES = {

@@ -22,8 +22,6 @@ _NOT_SERVED = frozenset(
         "resourcequotas",
         "limitranges",
         "componentstatuses",
-        "storageclasses",
-        "csistoragecapacities",
         "volumeattributesclasses",
         "selfsubjectrulesreviews",
         # Proxying to a workload.

@@ -6,7 +6,7 @@ is no RBAC here: service accounts may only ask about themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from kubeletpy_up.auth.node_restriction import (
     claim_names,
     config_map_names,
     secret_names,
+    volume_secrets,
 )
 from kubeletpy_up.requests import Caller
 
@@ -31,6 +32,10 @@ class Lookup(Protocol):
 
     def pods_on(self, node_name: str) -> Iterable[JSON]:
         """All pods bound to a node."""
+        ...
+
+    def volumes_of(self, namespace: str, claims: Container[str]) -> Iterable[JSON]:
+        """The PersistentVolumes that claims of a namespace have, or that are reserved for them."""
         ...
 
 
@@ -173,17 +178,66 @@ def _referenced(
     return rule
 
 
+_ONE_BY_ONE = "can only get individual resources of this type"
+
+
+def _secrets(node: str, request: Request, lookup: Lookup) -> str | None:
+    refused = _pods_secrets(node, request, lookup)
+    if refused is None or not request.name or request.verb not in _READ or request.subresource:
+        return refused
+    wanted = (request.namespace, request.name)
+    if any(wanted in volume_secrets(volume) for volume in _volumes_on(node, lookup)):
+        return None
+    return refused
+
+
+def _claims(node: str, request: Request, lookup: Lookup) -> str | None:
+    if request.subresource == "status":
+        if request.verb not in ("update", "patch"):
+            return "can only get/update/patch this type"
+    elif not _reads_one(request):
+        return _ONE_BY_ONE
+    if _related(node, request, lookup, claim_names):
+        return None
+    return _unrelated(node)
+
+
 def _volumes(node: str, request: Request, lookup: Lookup) -> str | None:
-    if request.verb != "get" or request.subresource:
-        return f"node '{node}' can only get persistentvolumes"
-    for pod in lookup.pods_on(node):
-        for name in claim_names(pod):
-            claim = lookup.find(
-                "persistentvolumeclaims", pod["metadata"].get("namespace", ""), name
-            )
-            if claim and (claim.get("spec") or {}).get("volumeName") == request.name:
-                return None
+    if not _reads_one(request):
+        return _ONE_BY_ONE
+    if any(volume["metadata"]["name"] == request.name for volume in _volumes_on(node, lookup)):
+        return None
+    return _unrelated(node)
+
+
+def _attachments(node: str, request: Request, lookup: Lookup) -> str | None:
+    if not _reads_one(request):
+        return _ONE_BY_ONE
+    found = lookup.find(request.resource, "", request.name)
+    if found is not None and (found.get("spec") or {}).get("nodeName") == node:
+        return None
+    return _unrelated(node)
+
+
+def _reads_one(request: Request) -> bool:
+    """A real Node authorizer lets a node get these; to watch the same one object is as much."""
+    return request.verb in ("get", "watch") and bool(request.name) and not request.subresource
+
+
+def _unrelated(node: str) -> str:
     return f"no relationship found between node '{node}' and this object"
+
+
+def _volumes_on(node: str, lookup: Lookup) -> Iterable[JSON]:
+    """The PersistentVolumes whose claims a node's pods have."""
+    for pod in lookup.pods_on(node):
+        about = pod["metadata"]
+        if MIRROR_ANNOTATION in (about.get("annotations") or {}):
+            continue
+        namespace = about.get("namespace", "")
+        names = claim_names(pod)
+        if names:
+            yield from lookup.volumes_of(namespace, names)
 
 
 def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
@@ -212,6 +266,7 @@ def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
     return None
 
 
+_pods_secrets = _referenced(lambda pod: secret_names(pod.get("spec") or {}), _READ)
 _own_accounts = _referenced(
     lambda pod: {str((pod.get("spec") or {}).get("serviceAccountName") or "")}, ("get",)
 )
@@ -252,18 +307,19 @@ def _allow(*verbs: str) -> Callable[[str, Request, Lookup], str | None]:
 
 def _csi_nodes(node: str, request: Request, _: Lookup) -> str | None:
     if request.verb not in ("get", "create", "update", "patch", "delete"):
-        return f"node '{node}' can only get, create, update, patch, or delete a CSINode"
+        return "can only get, create, update, patch, or delete a CSINode"
     if (request.name or named_in(request.body)) != node:
-        return "can only access CSINode with the same name as the requesting node"
+        words = "can only access CSINode with the same name as the requesting node"
+        return AdmissionRefusal(words) if request.verb == "create" else words
     return None
 
 
 _RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
     "nodes": _nodes,
     "pods": _pods,
-    "secrets": _referenced(lambda pod: secret_names(pod.get("spec") or {}), _READ),
+    "secrets": _secrets,
     "configmaps": _referenced(lambda pod: config_map_names(pod.get("spec") or {}), _READ),
-    "persistentvolumeclaims": _referenced(claim_names, ("get",)),
+    "persistentvolumeclaims": _claims,
     "persistentvolumes": _volumes,
     "serviceaccounts": _accounts,
     "leases.coordination.k8s.io": _leases,
@@ -271,7 +327,7 @@ _RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
     "runtimeclasses.node.k8s.io": _allow(*_READ),
     "csidrivers.storage.k8s.io": _allow(*_READ),
     "csinodes.storage.k8s.io": _csi_nodes,
-    "volumeattachments.storage.k8s.io": _allow("get"),
+    "volumeattachments.storage.k8s.io": _attachments,
     "events": _allow("create", "update", "patch"),
     "events.events.k8s.io": _allow("create", "update", "patch"),
     _REQUESTS: _allow("create", *_READ),

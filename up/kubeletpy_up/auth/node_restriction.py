@@ -88,6 +88,28 @@ def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
     return None
 
 
+_OF_NODES = frozenset({"capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"})
+"""What a node may say of a claim: how far an expansion is."""
+
+
+def check_claim_status(node_name: str, new: JSON, old: JSON) -> str | None:
+    """Changing a claim's status."""
+    if _not_of_nodes(new) == _not_of_nodes(old):
+        return None
+    return (
+        f'node "{node_name}" is not allowed to update fields other than status.quantity and '
+        "status.conditions"
+    )
+
+
+def _not_of_nodes(claim: JSON) -> JSON:
+    status = {k: v for k, v in (claim.get("status") or {}).items() if k not in _OF_NODES}
+    kept = {
+        k: v for k, v in claim["metadata"].items() if k not in ("resourceVersion", "managedFields")
+    }
+    return {**claim, "metadata": kept, "status": status}
+
+
 def check_pod_create(node_name: str, pod: JSON, node: JSON | None) -> str | None:
     """Creating a pod: only mirror pods of its own. ``node`` is its Node object."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
@@ -182,6 +204,27 @@ def config_map_names(spec: JSON) -> set[str]:
         for source in (volume.get("projected") or {}).get("sources") or ():
             found.add((source.get("configMap") or {}).get("name", ""))
     return found - {""}
+
+
+_VOLUME_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
+
+
+def volume_secrets(volume: JSON) -> set[tuple[str, str]]:
+    """Namespaces and names of the secrets that a node needs for a PersistentVolume."""
+    spec = volume.get("spec") or {}
+    claim_namespace = (spec.get("claimRef") or {}).get("namespace") or ""
+    found = {_reference((spec.get("csi") or {}).get(key), "") for key in _VOLUME_SECRETS}
+    for kind in (*_SECRET_VOLUMES, "azureFile"):
+        source = spec.get(kind) or {}
+        found.add(_reference(source.get("secretRef"), claim_namespace))
+        if source.get("secretName"):
+            found.add((source.get("secretNamespace") or claim_namespace, source["secretName"]))
+    return {(namespace, name) for namespace, name in found if name}
+
+
+def _reference(given: JSON | None, namespace: str) -> tuple[str, str]:
+    given = given or {}
+    return given.get("namespace") or namespace, given.get("name") or ""
 
 
 def claim_names(pod: JSON) -> set[str]:

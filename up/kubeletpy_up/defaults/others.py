@@ -6,6 +6,8 @@ import base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kubeletpy_up.defaults import storage
+
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
@@ -82,18 +84,6 @@ def _endpoints(obj: JSON) -> JSON:
     return {**obj, "subsets": subsets}
 
 
-def _claim(obj: JSON) -> JSON:
-    spec = {"volumeMode": "Filesystem", **(obj.get("spec") or {})}
-    status = {"phase": "Pending", **(obj.get("status") or {})}
-    return {**obj, "spec": spec, "status": status}
-
-
-def _volume(obj: JSON) -> JSON:
-    defaults = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
-    status = {"phase": "Pending", **(obj.get("status") or {})}
-    return {**obj, "spec": {**defaults, **(obj.get("spec") or {})}, "status": status}
-
-
 def _event(obj: JSON) -> JSON:
     """Fields that every event has, be they empty: clients print them."""
     return {
@@ -121,10 +111,14 @@ _BY_RESOURCE: dict[tuple[str, str], Callable[[JSON], JSON]] = {
     ("", "nodes"): _node,
     ("", "endpoints"): _endpoints,
     ("", "events"): _event,
-    ("", "persistentvolumeclaims"): _claim,
-    ("", "persistentvolumes"): _volume,
+    ("", "persistentvolumeclaims"): storage.claim,
+    ("", "persistentvolumes"): storage.volume,
     ("coordination.k8s.io", "leases"): _lease,
     ("scheduling.k8s.io", "priorityclasses"): _priority_class,
+    ("storage.k8s.io", "storageclasses"): storage.storage_class,
+    ("storage.k8s.io", "csidrivers"): storage.csi_driver,
+    ("storage.k8s.io", "csinodes"): storage.csi_node,
+    ("storage.k8s.io", "volumeattachments"): storage.volume_attachment,
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import Cause, invalid
-from kubeletpy_up.kinds import pods, services
+from kubeletpy_up.kinds import pods, services, storage
 from kubeletpy_up.requests import Caller
 from kubeletpy_up.resources import ResourceInfo
 
@@ -32,6 +32,10 @@ RETURNS_DELETED = frozenset(
         "namespaces",
         "persistentvolumes",
         "persistentvolumeclaims",
+        "storageclasses.storage.k8s.io",
+        "csidrivers.storage.k8s.io",
+        "csinodes.storage.k8s.io",
+        "volumeattachments.storage.k8s.io",
     }
 )
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
@@ -67,6 +71,8 @@ def before_defaults(info: ResourceInfo, obj: JSON, caller: Caller) -> JSON:
         obj = {**obj, "metadata": {**obj["metadata"], "generation": 1}}
     elif info.plural == "secrets":
         obj = fold_string_data(obj)
+    elif info.plural in storage.PROTECTION:
+        obj = storage.protected(info.plural, obj)
     elif info.plural == "nodes":
         obj = _taint_new_node(obj)
     elif info.plural == "certificatesigningrequests":
@@ -91,6 +97,10 @@ def after_defaults(info: ResourceInfo, obj: JSON, context: Context) -> JSON:
         )
     if info.plural == "services":
         return services.allocate(obj, context.all_of("services"), context.service_cidr)
+    if info.plural == storage.CLAIMS:
+        return storage.with_default_class(obj, context.all_of(storage.CLASSES))
+    if info.plural == storage.VOLUMES:
+        return {**obj, "status": storage.volume_status(obj, {}, context.now)}
     return obj
 
 
@@ -106,6 +116,8 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
             taken = {"status": _dated(new.get("status") or {}, old, context.now)}
         if info.plural == "pods":
             taken = {"status": pods.with_kept_status(new.get("status") or {}, old)}
+        elif info.plural == storage.VOLUMES:
+            taken = {"status": storage.volume_status(new, old, context.now)}
         kept = {key: value for key, value in old.items() if key != "status"}
         return {**kept, **taken, "metadata": new["metadata"]}
     if subresource == "ephemeralcontainers":
@@ -152,6 +164,19 @@ def _dated(status: JSON, old: JSON, now: float) -> JSON:
     return {**status, "conditions": dated}
 
 
+def check_change(
+    info: ResourceInfo, new: JSON, old: JSON, subresource: str, context: Context
+) -> None:
+    """Refuse a change that is valid in itself because of what other objects say.
+
+    Raises:
+        ApiError: 403.
+    """
+    if info.plural == storage.CLAIMS and not subresource:
+        name = storage.class_of(new) or ""
+        storage.check_expansion(new, old, context.find(storage.CLASSES, "", name))
+
+
 def _service_update(new: JSON, old: JSON, context: Context) -> JSON:
     spec = dict(new.get("spec") or {})
     old_spec: JSON = old.get("spec") or {}
@@ -165,9 +190,10 @@ def _service_update(new: JSON, old: JSON, context: Context) -> JSON:
 
 
 def with_generation(info: ResourceInfo, new: JSON, old: JSON) -> JSON:
-    """The new object with its generation: it grows when the spec changes (pods)."""
-    generation = old["metadata"].get("generation")
-    if info.plural != "pods" or not generation or new.get("spec") == old.get("spec"):
+    """The new object with its generation: it grows when the spec changes (pods, drivers)."""
+    generation = old["metadata"].get("generation") or 0
+    counted = info.plural == "csidrivers" or (info.plural == "pods" and generation)
+    if not counted or new.get("spec") == old.get("spec"):
         return new
     return {**new, "metadata": {**new["metadata"], "generation": generation + 1}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy_up.printers import storage
 from kubeletpy_up.printers.times import UNKNOWN, human_duration, since
 
 if TYPE_CHECKING:
@@ -173,54 +174,6 @@ def runtimeclass(obj: JSON, now: float) -> list[Any]:
     return [_name(obj), obj.get("handler", ""), _age(obj, now)]
 
 
-def persistentvolumeclaim(obj: JSON, now: float) -> list[Any]:
-    """Bound to which volume, how large."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    phase = status.get("phase", "")
-    if (obj.get("metadata") or {}).get("deletionTimestamp"):
-        phase = "Terminating"
-    bound = spec.get("volumeName", "")
-    return [
-        _name(obj),
-        phase,
-        bound,
-        (status.get("capacity") or {}).get("storage", "") if bound else "",
-        _access_modes(status.get("accessModes")) if bound else "",
-        spec.get("storageClassName") or "",
-        spec.get("volumeAttributesClassName") or "<unset>",
-        _age(obj, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
-
-
-def persistentvolume(obj: JSON, now: float) -> list[Any]:
-    """Capacity, policy, and the claim it is bound to."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    claim = spec.get("claimRef") or {}
-    phase = status.get("phase", "")
-    if (obj.get("metadata") or {}).get("deletionTimestamp"):
-        phase = "Terminating"
-    return [
-        _name(obj),
-        (spec.get("capacity") or {}).get("storage", ""),
-        _access_modes(spec.get("accessModes")),
-        spec.get("persistentVolumeReclaimPolicy", ""),
-        phase,
-        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
-        spec.get("storageClassName") or "",
-        spec.get("volumeAttributesClassName") or "<unset>",
-        status.get("reason", ""),
-        _age(obj, now),
-        spec.get("volumeMode") or "<unset>",
-    ]
-
-
-def _access_modes(modes: list[str] | None) -> str:
-    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}
-    short["ReadWriteOncePod"] = "RWOP"
-    return ",".join(text for mode, text in short.items() if mode in (modes or ()))
-
-
 def csr(obj: JSON, now: float) -> list[Any]:
     """CONDITION is what became of the request."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
@@ -267,8 +220,13 @@ ROWS: dict[str, Row] = {
     "namespaces": namespace,
     "leases": lease,
     "runtimeclasses": runtimeclass,
-    "persistentvolumeclaims": persistentvolumeclaim,
-    "persistentvolumes": persistentvolume,
+    "persistentvolumeclaims": storage.claim,
+    "persistentvolumes": storage.volume,
+    "storageclasses": storage.storage_class,
+    "csidrivers": storage.csi_driver,
+    "csinodes": storage.csi_node,
+    "volumeattachments": storage.volume_attachment,
+    "csistoragecapacities": storage.storage_capacity,
     "certificatesigningrequests": csr,
     "priorityclasses": priorityclass,
     "serviceaccounts": name_and_age,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
@@ -65,6 +65,13 @@ class Cluster:
         """All pods bound to a node."""
         for _, entry in self.store.entries("pods"):
             if (entry.object.get("spec") or {}).get("nodeName") == node_name:
+                yield entry.object
+
+    def volumes_of(self, namespace: str, claims: Container[str]) -> Iterable[JSON]:
+        """The PersistentVolumes that claims of a namespace have, or that are reserved for them."""
+        for _, entry in self.store.entries("persistentvolumes"):
+            reference = (entry.object.get("spec") or {}).get("claimRef") or {}
+            if reference.get("namespace") == namespace and reference.get("name") in claims:
                 yield entry.object
 
     def resource(self, name: str) -> ResourceInfo:

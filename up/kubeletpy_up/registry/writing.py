@@ -13,7 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
-from kubeletpy_up.kinds import events, meta, pod_requests
+from kubeletpy_up.kinds import events, meta, pod_requests, storage
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.patching import json_patch as patch_json
 from kubeletpy_up.patching import strategic_merge as patch_strategic
@@ -86,6 +86,7 @@ class Writer:
         if seen_as is not info and (causes := events.check_new(decoded)):
             name = (decoded.get("metadata") or {}).get("name") or ""
             raise errors.invalid(info.kind, name, causes)
+        options.warnings.extend(storage.warnings(info.plural, decoded))
         for attempt in range(_GENERATE_ATTEMPTS):
             made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
@@ -269,6 +270,7 @@ class Writer:
         if subresource == "resize" and new.get("spec") != old.get("spec"):
             node = self._host.find("nodes", "", new["spec"].get("nodeName") or "")
             pod_requests.check_resize(new, node)
+        kinds.check_change(info, new, old, subresource, self._host.context())
         if meta.same(new, old):
             return reading.view(seen_as, old)
         new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))
@@ -302,6 +304,8 @@ class Writer:
             refused = node_restriction.check_node(node, new, old)
         elif info.plural == "pods" and subresource == "status":
             refused = node_restriction.check_pod_status(node, new, old)
+        elif info.plural == storage.CLAIMS and subresource == "status":
+            refused = node_restriction.check_claim_status(node, new, old)
         if refused:
             raise errors.forbidden(info.plural, new["metadata"]["name"], refused, info.group)
 

@@ -69,6 +69,19 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
     return tuple(found)
 
 
+_OF_OBJECTS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+
+
+def labels_match(selector: JSON, labels: JSON) -> bool:
+    """Whether labels satisfy a LabelSelector object; an empty one is satisfied by all."""
+    wanted = selector.get("matchLabels") or {}
+    terms = [Requirement(key, "in", frozenset({value})) for key, value in wanted.items()]
+    for given in selector.get("matchExpressions") or ():
+        values = frozenset(given.get("values") or ())
+        terms.append(Requirement(given["key"], _OF_OBJECTS[given["operator"]], values))
+    return all(term.matches(labels) for term in terms)
+
+
 def _tokens(text: str) -> deque[str]:
     """Symbols and words, in time in proportion to the text."""
     return deque(_TOKEN.findall(text))

@@ -46,7 +46,9 @@ def validate_update(
         pod_updates.validate(report, new, old, subresource)
     else:
         namespaced = resource.namespaced
-        others.validate_update(report, resource.plural, new, old, namespaced=namespaced)
+        others.validate_update(
+            report, resource.plural, new, old, subresource, namespaced=namespaced
+        )
         if resource.plural == "certificatesigningrequests":
             certificate_requests.check_change(report, new, old, subresource)
     return report.causes

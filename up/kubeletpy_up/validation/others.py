@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kubeletpy_up.schema import formats
-from kubeletpy_up.validation import amounts, certificate_requests, handlers, metadata, scheduling
+from kubeletpy_up.validation import (
+    amounts,
+    certificate_requests,
+    claims,
+    handlers,
+    metadata,
+    persistent_volumes,
+    scheduling,
+    storage_objects,
+)
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -161,14 +170,6 @@ def event(report: Report, obj: JSON) -> None:
         report.invalid("involvedObject.namespace", own, "does not match event.namespace")
 
 
-def _claim(report: Report, obj: JSON) -> None:
-    spec = obj.get("spec") or {}
-    if not spec.get("accessModes"):
-        report.required("spec.accessModes", "at least 1 access mode is required")
-    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
-        report.required("spec.resources[storage]")
-
-
 _BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
     "configmaps": configmap,
     "secrets": secret,
@@ -177,8 +178,22 @@ _BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
     "leases": lease,
     "runtimeclasses": runtimeclass,
     "events": event,
-    "persistentvolumeclaims": _claim,
     "certificatesigningrequests": certificate_requests.validate,
+    "persistentvolumeclaims": claims.claim,
+    "persistentvolumes": persistent_volumes.volume,
+    "storageclasses": storage_objects.storage_class,
+    "csidrivers": storage_objects.csi_driver,
+    "csinodes": storage_objects.csi_node,
+    "volumeattachments": storage_objects.volume_attachment,
+    "csistoragecapacities": storage_objects.storage_capacity,
+}
+_CHANGED_BY_PLURAL: dict[str, Callable[[Report, JSON, JSON], None]] = {
+    "persistentvolumes": persistent_volumes.changed,
+    "storageclasses": storage_objects.storage_class_changed,
+    "csidrivers": storage_objects.csi_driver_changed,
+    "csinodes": storage_objects.csi_node_changed,
+    "volumeattachments": storage_objects.volume_attachment_changed,
+    "csistoragecapacities": storage_objects.storage_capacity_changed,
 }
 _NAME_CHECKS: dict[str, metadata.NameCheck] = {
     "namespaces": formats.dns_label,
@@ -196,9 +211,18 @@ def validate(report: Report, plural: str, obj: JSON, *, namespaced: bool) -> Non
         _BY_PLURAL[plural](report, obj)
 
 
-def validate_update(report: Report, plural: str, new: JSON, old: JSON, *, namespaced: bool) -> None:
+def validate_update(
+    report: Report, plural: str, new: JSON, old: JSON, subresource: str = "", *, namespaced: bool
+) -> None:
     """Like :func:`validate`, and what must not change."""
     metadata.validate_update(report, new, old)
+    if plural in _CHANGED_BY_PLURAL:
+        _CHANGED_BY_PLURAL[plural](report, new, old)
+    if plural == "persistentvolumeclaims":
+        if subresource == "status":
+            claims.status(report, new)
+        else:
+            claims.changed(report, new, old)
     if plural in ("configmaps", "secrets") and old.get("immutable"):
         if not new.get("immutable"):
             report.forbidden("immutable", _IMMUTABLE)

@@ -84,6 +84,15 @@ def _node_term(report: Report, term: JSON, path: str) -> None:
             report.required(f"{where}.values", detail)
 
 
+def node_selector(report: Report, given: JSON, path: str) -> None:
+    """A NodeSelector: one term at least."""
+    where, terms = f"{path}.nodeSelectorTerms", given.get("nodeSelectorTerms") or []
+    if not terms:
+        report.required(where, "must have at least one node selector term")
+    for index, term in enumerate(terms):
+        _node_term(report, term, f"{where}[{index}]")
+
+
 def _pod_term(report: Report, term: JSON, path: str) -> None:
     if not term.get("topologyKey"):
         report.required(f"{path}.topologyKey", "can not be empty")
@@ -98,12 +107,7 @@ def affinity(report: Report, given: JSON, path: str) -> None:
     hard = "requiredDuringSchedulingIgnoredDuringExecution"
     soft = "preferredDuringSchedulingIgnoredDuringExecution"
     if required is not None:
-        where = f"{path}.nodeAffinity.{hard}.nodeSelectorTerms"
-        terms = required.get("nodeSelectorTerms") or []
-        if not terms:
-            report.required(where, "must have at least one node selector term")
-        for index, term in enumerate(terms):
-            _node_term(report, term, f"{where}[{index}]")
+        node_selector(report, required, f"{path}.nodeAffinity.{hard}")
     for index, preferred in enumerate(node.get(soft) or ()):
         where = f"{path}.nodeAffinity.{soft}[{index}]"
         _weight(report, preferred, where)

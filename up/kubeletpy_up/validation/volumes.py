@@ -64,7 +64,7 @@ def validate(report: Report, given: list[JSON], path: str) -> dict[str, JSON]:
 
 def _source(report: Report, kind: str, source: JSON, path: str) -> None:
     if kind == "hostPath":
-        _host_path(report, source, path)
+        host_path(report, source, path)
     elif kind == "emptyDir":
         if source.get("sizeLimit") is not None:
             amounts.quantity(report, source["sizeLimit"], f"{path}.sizeLimit")
@@ -85,7 +85,7 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
         if not source.get("claimName"):
             report.required(f"{path}.claimName")
     elif kind == "nfs":
-        _nfs(report, source, path)
+        nfs(report, source, path)
     elif kind == "csi":
         if not source.get("driver"):
             report.required(f"{path}.driver")
@@ -95,7 +95,8 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
         report.one_of(f"{path}.pullPolicy", source.get("pullPolicy"), _PULL_POLICIES)
 
 
-def _host_path(report: Report, source: JSON, path: str) -> None:
+def host_path(report: Report, source: JSON, path: str) -> None:
+    """A path of the node."""
     target = source.get("path") or ""
     if not target:
         report.required(f"{path}.path")
@@ -105,7 +106,8 @@ def _host_path(report: Report, source: JSON, path: str) -> None:
         report.unsupported(f"{path}.type", source["type"], _HOST_PATH_TYPES)
 
 
-def _nfs(report: Report, source: JSON, path: str) -> None:
+def nfs(report: Report, source: JSON, path: str) -> None:
+    """An export of a server."""
     for key in ("server", "path"):
         if not source.get(key):
             report.required(f"{path}.{key}")

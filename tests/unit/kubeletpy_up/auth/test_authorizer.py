@@ -62,8 +62,9 @@ def _world() -> Registry:
         },
     }
     registry.create(ADMIN, "persistentvolumeclaims", claim, "default")
-    for name in ("disk", "other-disk"):
+    for name, used_by in (("disk", "claim"), ("other-disk", "other")):
         volume = {
+            "claimRef": {"namespace": "default", "name": used_by},
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "hostPath": {"path": "/x"},
@@ -151,6 +152,7 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (False, "get", ("persistentvolumeclaims", "other", "default"), {}),
         (False, "list", ("persistentvolumeclaims", "default"), {}),
         (True, "get", ("persistentvolumes", "disk"), {}),
+        (False, "list", ("persistentvolumes",), {}),
         (False, "get", ("persistentvolumes", "other-disk"), {}),
         # leases
         (True, "get", ("leases", "n1", "kube-node-lease"), {}),

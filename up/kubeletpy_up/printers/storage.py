@@ -1,0 +1,141 @@
+"""The cells of ``kubectl get`` for claims, volumes and the kinds of storage.k8s.io."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.printers.times import since
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+
+_UNSET = "<unset>"
+_DEFAULTS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_SHORT = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _meta(obj: JSON) -> JSON:
+    found: JSON = obj.get("metadata") or {}
+    return found
+
+
+def _name(obj: JSON) -> str:
+    return str(_meta(obj).get("name", ""))
+
+
+def _age(obj: JSON, now: float) -> str:
+    return since(_meta(obj).get("creationTimestamp"), now)
+
+
+def _phase(obj: JSON) -> str:
+    if _meta(obj).get("deletionTimestamp"):
+        return "Terminating"
+    return str((obj.get("status") or {}).get("phase", ""))
+
+
+def _class(obj: JSON) -> str:
+    annotated = (_meta(obj).get("annotations") or {}).get(_BETA_CLASS)
+    return str(annotated or (obj.get("spec") or {}).get("storageClassName") or "")
+
+
+def access_modes(modes: list[str] | None) -> str:
+    """``RWO,ROX``."""
+    return ",".join(text for mode, text in _SHORT.items() if mode in (modes or ()))
+
+
+def claim(obj: JSON, now: float) -> list[Any]:
+    """Bound to which volume, how large."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    bound = spec.get("volumeName", "")
+    return [
+        _name(obj),
+        _phase(obj),
+        bound,
+        (status.get("capacity") or {}).get("storage", "0") if bound else "",
+        access_modes(status.get("accessModes")) if bound else "",
+        _class(obj),
+        spec.get("volumeAttributesClassName") or _UNSET,
+        _age(obj, now),
+        spec.get("volumeMode") or _UNSET,
+    ]
+
+
+def volume(obj: JSON, now: float) -> list[Any]:
+    """Capacity, policy, and the claim it is bound to."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    reference = spec.get("claimRef") or {}
+    return [
+        _name(obj),
+        (spec.get("capacity") or {}).get("storage", "0"),
+        access_modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        _phase(obj),
+        f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else "",
+        _class(obj),
+        spec.get("volumeAttributesClassName") or _UNSET,
+        status.get("reason", ""),
+        _age(obj, now),
+        spec.get("volumeMode") or _UNSET,
+    ]
+
+
+def storage_class(obj: JSON, now: float) -> list[Any]:
+    """Who makes volumes, when, and what becomes of them; the default one says so."""
+    annotations = _meta(obj).get("annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in _DEFAULTS)
+    return [
+        f"{_name(obj)} (default)" if is_default else _name(obj),
+        obj.get("provisioner", ""),
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        _age(obj, now),
+    ]
+
+
+def csi_driver(obj: JSON, now: float) -> list[Any]:
+    """What a driver needs, and of whom its tokens are."""
+    spec = obj.get("spec") or {}
+    audiences = [request.get("audience") or "" for request in spec.get("tokenRequests") or ()]
+    return [
+        _name(obj),
+        bool(spec.get("attachRequired", True)),
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        ",".join(audiences) if audiences else _UNSET,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or ()) or "<none>",
+        _age(obj, now),
+    ]
+
+
+def csi_node(obj: JSON, now: float) -> list[Any]:
+    """DRIVERS counts them."""
+    return [_name(obj), len((obj.get("spec") or {}).get("drivers") or ()), _age(obj, now)]
+
+
+def volume_attachment(obj: JSON, now: float) -> list[Any]:
+    """Who attaches what to which node."""
+    spec = obj.get("spec") or {}
+    return [
+        _name(obj),
+        spec.get("attacher", ""),
+        (spec.get("source") or {}).get("persistentVolumeName") or "",
+        spec.get("nodeName", ""),
+        bool((obj.get("status") or {}).get("attached")),
+        _age(obj, now),
+    ]
+
+
+def storage_capacity(obj: JSON, now: float) -> list[Any]:
+    """The name, and when it was made, as a time."""
+    return [_name(obj), _meta(obj).get("creationTimestamp")]

@@ -1,0 +1,158 @@
+"""PersistentVolumeClaims: what one may ask for, and what of it may change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubeletpy_up.schema import formats, quantities
+from kubeletpy_up.validation.selectors import label_selector
+
+if TYPE_CHECKING:
+    from kubeletpy.api.types import JSON
+    from kubeletpy_up.validation.report import Report
+
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+VOLUME_MODES = ("Block", "Filesystem")
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""The annotation that was a claim's class before there was a field."""
+_IMMUTABLE = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+    "bound claims"
+)
+_RESIZE_STATUSES = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
+
+
+def claim(report: Report, obj: JSON) -> None:
+    """A claim's spec."""
+    spec(report, obj.get("spec") or {}, "spec")
+
+
+def spec(report: Report, given: JSON, path: str) -> None:
+    """What is asked for, in a claim or in the template of one."""
+    access_modes(report, given, path, "at least 1 access mode is required")
+    if given.get("selector") is not None:
+        label_selector(report, given["selector"], f"{path}.selector")
+    amount = ((given.get("resources") or {}).get("requests") or {}).get("storage")
+    if amount is None:
+        report.required(f"{path}.resources[storage]")
+    else:
+        positive(report, amount, f"{path}.resources[storage]")
+    _class(report, given.get("storageClassName"), f"{path}.storageClassName")
+    _class(report, given.get("volumeAttributesClassName"), f"{path}.volumeAttributesClassName")
+    volume_mode(report, given, path)
+    source, reference = given.get("dataSource"), given.get("dataSourceRef")
+    for field, value in (("dataSource", source), ("dataSourceRef", reference)):
+        if value is not None:
+            for key in ("name", "kind"):
+                if not value.get(key):
+                    report.required(f"{path}.{field}.{key}")
+    if source is not None and reference is not None and not _same_source(source, reference):
+        report.invalid_text(path, "{}", "must match dataSourceRef")
+
+
+def access_modes(report: Report, given: JSON, path: str, needed: str) -> None:
+    """``accessModes`` of a claim or a volume."""
+    modes = given.get("accessModes") or []
+    if not modes:
+        report.required(f"{path}.accessModes", needed)
+    for mode in modes:
+        if mode not in ACCESS_MODES:
+            report.unsupported(f"{path}.accessModes", mode, ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        detail = "may not use ReadWriteOncePod with other access modes"
+        report.forbidden(f"{path}.accessModes", detail)
+
+
+def volume_mode(report: Report, given: JSON, path: str) -> None:
+    """``volumeMode`` of a claim or a volume."""
+    mode = given.get("volumeMode")
+    if mode is not None and mode not in VOLUME_MODES:
+        report.unsupported(f"{path}.volumeMode", mode, VOLUME_MODES)
+
+
+def positive(report: Report, amount: Any, path: str) -> None:
+    """An amount of something."""
+    if quantities.read(str(amount))[0] <= 0:
+        report.invalid(path, amount, "must be greater than zero")
+
+
+def not_negative(report: Report, amounts: JSON | None, path: str) -> None:
+    """Amounts, each by its name."""
+    for name, amount in (amounts or {}).items():
+        value = quantities.read(str(amount))[0]
+        if value < 0:
+            report.invalid_text(
+                f"{path}[{name}]", f"{value.normalize():f}", "must be a valid resource quantity"
+            )
+
+
+def class_name(report: Report, name: str, path: str) -> None:
+    """The name of a class."""
+    report.all_invalid(path, name, formats.dns_subdomain(name))
+
+
+def _class(report: Report, name: str | None, path: str) -> None:
+    if name:
+        class_name(report, name, path)
+
+
+def _same_source(source: JSON, reference: JSON) -> bool:
+    keys = ("apiGroup", "kind", "name")
+    return [source.get(k) or "" for k in keys] == [reference.get(k) or "" for k in keys]
+
+
+def changed(report: Report, new: JSON, old: JSON) -> None:
+    """What may change of a claim: its size when it is bound, its class when it has none."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    compared = dict(after)
+    if not before.get("volumeName"):
+        compared["volumeName"] = before.get("volumeName")
+    if before.get("storageClassName") is None and not _beta_class(old):
+        compared["storageClassName"] = None
+    compared["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
+    if (new.get("status") or {}).get("phase") == "Bound":
+        compared["resources"] = _with_storage(after.get("resources"), before.get("resources"))
+    if _plain(compared) != _plain(before):
+        report.forbidden("spec", _IMMUTABLE)
+    size, was = _storage(after), _storage(before)
+    has = ((old.get("status") or {}).get("capacity") or {}).get("storage") or "0"
+    if size < was and size <= quantities.read(str(has))[0]:
+        detail = "field can not be less than status.capacity"
+        report.forbidden("spec.resources.requests.storage", detail)
+    if after.get("volumeMode") != before.get("volumeMode"):
+        report.invalid("volumeMode", after.get("volumeMode"), "field is immutable")
+
+
+def status(report: Report, new: JSON) -> None:
+    """A claim's status: amounts, and how far an expansion is."""
+    given = new.get("status") or {}
+    not_negative(report, given.get("capacity"), "status.capacity")
+    not_negative(report, given.get("allocatedResources"), "status.allocatedResources")
+    for name, value in (given.get("allocatedResourceStatuses") or {}).items():
+        if value not in _RESIZE_STATUSES:
+            report.unsupported("status.allocatedResourceStatuses", name, _RESIZE_STATUSES)
+
+
+def _beta_class(obj: JSON) -> str | None:
+    return ((obj.get("metadata") or {}).get("annotations") or {}).get(BETA_CLASS)
+
+
+def _with_storage(after: JSON | None, before: JSON | None) -> JSON:
+    requests = dict((after or {}).get("requests") or {})
+    known = ((before or {}).get("requests") or {}).get("storage")
+    return {**(after or {}), "requests": {**requests, "storage": known}}
+
+
+def _plain(given: JSON) -> JSON:
+    return {key: value for key, value in given.items() if value not in (None, "")}
+
+
+def _storage(given: JSON) -> Any:
+    amount = ((given.get("resources") or {}).get("requests") or {}).get("storage") or "0"
+    return quantities.read(str(amount))[0]
