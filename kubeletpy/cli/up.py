@@ -159,7 +159,13 @@ async def up(
     from kubeletpy_up.api import LocalApi
 
     state: Path = given.state_dir
-    local = LocalApi(state / "api", node_name, port=given.port, service_account_volumes=True)
+    local = LocalApi(
+        state / "api",
+        node_name,
+        port=given.port,
+        service_account_volumes=True,
+        volumes_dir=state / "volumes",
+    )
     async with AsyncExitStack() as stack:
         endpoint = await _started(local, given)
         stack.push_async_callback(local.stop)

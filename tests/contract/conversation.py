@@ -72,6 +72,12 @@ def patch(name: str, path: str, body: Any, kind: str = "strategic", **more: Any)
     return Step(name, "PATCH", path, body, content_type=PATCHES[kind], **more)
 
 
+def once(name: str, path: str, pointer: str, value: Any, **more: Any) -> Step:
+    """The object as soon as a controller has given a field that value; nothing is changed."""
+    test = [{"op": "test", "path": pointer, "value": value}]
+    return patch(name, path, test, "json", until=200, **more)
+
+
 def delete(name: str, path: str, body: Any = None, **more: Any) -> Step:
     """A DELETE."""
     return Step(name, "DELETE", path, body, **more)
@@ -213,14 +219,14 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
         return [c for i, c in enumerate(each) if c not in each[:i]] if key == "causes" else each
     if not isinstance(value, str):
         return value
-    if key == "cells" and _AGE.fullmatch(value):
-        return "<age>"
     if key == "certificate" and value:
         return comparable(signing_requests.described(value), known)
     if key in _VOLATILE and value:
         return f"<{key}>"
     if key in _ADDRESSES and value not in ("", "None"):
         return "<address>"
+    if key == "cells" and _AGE.fullmatch(value):
+        return "<age>"
     if key == "message":
         value = value.partition("\n")[0]  # what follows is a dump of the server's own types
     for name, text in known.items():

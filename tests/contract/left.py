@@ -5,15 +5,32 @@ from __future__ import annotations
 from tests.contract.client import JSON
 from tests.contract.conversation import differences
 
+_WAITING_PODS = (
+    "p-none",
+    "p-missing",
+    "p-later",
+    "p-first",
+    "p-far",
+    "p-late",
+    "p-second",
+    "own",
+)
+"""Of which the scheduler also says what preemption would bring; there is none here."""
+
 WORDS = frozenset(
     {
         # A decoder's, or a dump of the server's own types.
+        *(("binding", f"{pod} was looked at") for pod in _WAITING_PODS),
+        *(("binding", f"{pod} waits") for pod in _WAITING_PODS),
+        ("binding", "unbound pod deleted"),
+        ("binding", "pod with its own volume deleted"),
         ("changing_pods", "patch that is no json"),
         ("changing_pods", "unknown patch type"),
         ("changing_pods", "unknown field, strict"),
         ("changing_pods", "wrong type"),
         ("changing_pods", "two controllers"),
         ("changing_pods", "apply a conflict"),
+        ("claims", "another mode"),
         ("creating_pods", "no json"),
         ("creating_pods", "empty body"),
         ("creating_pods", "a list for an object"),
@@ -22,6 +39,10 @@ WORDS = frozenset(
         ("nodes", "lease by patch"),
         ("nodes", "lease's bad time"),
         ("nodes", "same taint twice"),
+        ("persistent_volumes", "another node"),
+        ("storage_objects", "driver changed"),
+        ("storage_objects", "driver's keys"),
+        ("storage_objects", "attachment's node"),
         ("what_a_node_reads", "token, admin, another uid"),
         ("pages", "a bad label"),
         ("pages", "a bad value"),
@@ -32,6 +53,8 @@ WORDS = frozenset(
         # What it accepts or would have sent: fewer media types.
         ("forms", "another form"),
         ("forms", "another type"),
+        ("what_a_node_reads_of_storage", "phase by the node"),
+        ("what_a_node_reads_of_storage", "labels by the node"),
     }
 )
 """Steps in which only messages differ: code, reason and the causes' fields are the same."""
@@ -49,6 +72,7 @@ OTHERWISE = frozenset(
         ("watching", "a version to come"),
         # One cause for each field.
         ("events", "other group without controller"),
+        ("persistent_volumes", "refused, nfs without a path"),
         ("pod_status", "ip that is none"),
         # Names are checked before who may use them.
         ("nodes", "create without a name"),

@@ -10,13 +10,18 @@ import hmac
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.host import private_files
+from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
 from kubeletpy_up.controllers.garbage_collector import GarbageCollector
+from kubeletpy_up.controllers.ephemeral_claims import EphemeralClaims
+from kubeletpy_up.controllers.local_provisioner import LocalProvisioner
 from kubeletpy_up.controllers.node_lifecycle import NodeLifecycle
 from kubeletpy_up.controllers.scheduler import Scheduler
+from kubeletpy_up.controllers.volume_protection import VolumeProtection
 from kubeletpy_up.http.server import Server
 from kubeletpy_up.pki import certificates, kubeconfig
 from kubeletpy_up.registry.registry import Registry
@@ -41,6 +46,18 @@ class Endpoint:
     url: str
     admin_kubeconfig: Path
     node_kubeconfig: Path
+
+
+class Controller(Protocol):
+    """What runs beside the API."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    def stop(self) -> None:
+        """End."""
+        ...
 
 
 class StaticTokens:
@@ -74,6 +91,7 @@ class LocalApi:
         service_account_volumes: mount service account tokens into pods.
         certificate_lifetime: of what is signed for nodes, seconds at most.
         clock: the time of day.
+        volumes_dir: where the built-in provisioner makes volumes; None: without one.
     """
 
     def __init__(
@@ -87,6 +105,7 @@ class LocalApi:
         service_account_volumes: bool = False,
         certificate_lifetime: float = LIFETIME_S,
         clock: Clock | None = None,
+        volumes_dir: Path | None = None,
     ) -> None:
         self._dir = data_dir
         self._node_name = node_name
@@ -98,9 +117,8 @@ class LocalApi:
         self._server: Server | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._lifetime = certificate_lifetime
-        self._controllers: list[
-            Scheduler | NodeLifecycle | CertificateController | GarbageCollector
-        ] = []
+        self._volumes_dir = volumes_dir
+        self._controllers: list[Controller] = []
         self._certificates: CertificateController
         self.registry: Registry
 
@@ -137,10 +155,17 @@ class LocalApi:
         self._certificates = CertificateController(self.registry, tls.authority, self._lifetime)
         self._controllers = [
             NodeLifecycle(self.registry),
+            EphemeralClaims(self.registry),
+            Binder(self.registry),
+            VolumeProtection(self.registry),
             Scheduler(self.registry),
             self._certificates,
             GarbageCollector(self.registry),
         ]
+        if self._volumes_dir is not None:
+            self._controllers.append(
+                LocalProvisioner(self.registry, self._volumes_dir, self._node_name)
+            )
         for controller in self._controllers:
             controller.start()
         self._server = Server(self.registry, tls.server_context(), tls.client_context())

@@ -103,6 +103,7 @@ class ApiServer:
                 self._node_name,
                 port=self.port,
                 certificate_lifetime=self.certificate_lifetime,
+                volumes_dir=self._directory / "volumes",
             )
 
         return self._await(make())

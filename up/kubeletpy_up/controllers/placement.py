@@ -27,8 +27,18 @@ class Placement:
     message: str = ""
 
 
-def pick_node(pod: JSON, nodes: Sequence[JSON], pods: Iterable[JSON]) -> Placement:
-    """Choose the first node, by name, that the pod fits on. ``pods`` are all pods."""
+def pick_node(
+    pod: JSON,
+    nodes: Sequence[JSON],
+    pods: Iterable[JSON],
+    volume_misfits: Callable[[JSON], Iterable[str]] = lambda _: (),
+) -> Placement:
+    """Choose the first node, by name, that the pod fits on.
+
+    Args:
+        pods: all pods.
+        volume_misfits: why a node can't have the pod's volumes.
+    """
     if not nodes:
         return Placement("", "no nodes available to schedule pods")
     bound = [p for p in pods if (p.get("spec") or {}).get("nodeName")]
@@ -36,7 +46,7 @@ def pick_node(pod: JSON, nodes: Sequence[JSON], pods: Iterable[JSON]) -> Placeme
     for node in sorted(nodes, key=lambda n: str(n["metadata"]["name"])):
         name = node["metadata"]["name"]
         here = [p for p in bound if p["spec"]["nodeName"] == name]
-        reasons = misfits(pod, node, here)
+        reasons = misfits(pod, node, here) or list(volume_misfits(node))
         if not reasons:
             return Placement(name)
         counted.update(reasons)

@@ -9,11 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy_up.controllers.placement import Placement, pick_node
+from kubeletpy_up.controllers.pod_volumes import Outlook, Reservation, claims_of, outlook
+from kubeletpy_up.controllers.reconciler import write_event
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.kinds import pods as pod_rules
+from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import SCHEDULER
 from kubeletpy_up.storage.history import Change
@@ -22,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
 _TERMINAL = ("Succeeded", "Failed")
+_MAKE_ROOM = frozenset({"nodes", CLAIMS, VOLUMES, CLASSES})
+"""Whose changes may let a pod run that waits."""
 
 
 def is_waiting(pod: JSON) -> bool:
@@ -63,7 +67,7 @@ class Scheduler:
         self._loop = None
 
     def _on_change(self, change: Change) -> None:
-        if change.resource == "nodes":
+        if change.resource in _MAKE_ROOM:
             self._soon()
         elif change.resource == "pods":
             if change.type == "DELETED":
@@ -92,9 +96,8 @@ class Scheduler:
         waiting.sort(key=_order)
         nodes = [e.object for _, e in store.entries("nodes")]
         for pod in waiting:
-            everything = (e.object for _, e in store.entries("pods"))
             try:
-                self._settle(pod, pick_node(pod, nodes, everything))
+                self._place(pod, nodes)
             except (ApiError, ValueError) as error:
                 about = pod["metadata"]
                 logger.warning(
@@ -105,6 +108,39 @@ class Scheduler:
                         "error": str(error),
                     },
                 )
+
+    def _place(self, pod: JSON, nodes: list[JSON]) -> None:
+        """Bind a pod, or reserve its volumes first: it is looked at again when they are bound."""
+        store, find = self._registry.store, self._registry.find
+        everything = [e.object for _, e in store.entries("pods")]
+        claims = claims_of(pod, find)
+        if claims.problem and nodes:
+            text = f"0/{len(nodes)} nodes are available: {claims.problem}."
+            self._settle(pod, Placement("", text))
+            return
+        volumes = [e.object for _, e in store.entries(VOLUMES)] if claims.waiting else []
+        namespace = pod["metadata"]["namespace"]
+        others = [p for p in everything if p["metadata"]["namespace"] == namespace]
+        seen: dict[str, Outlook] = {}
+
+        def volume_misfits(node: JSON) -> tuple[str, ...]:
+            found = outlook(claims, node, volumes, find, others)
+            seen[node["metadata"]["name"]] = found
+            return found.reasons
+
+        placement = pick_node(pod, nodes, everything, volume_misfits)
+        if placement.node and claims.waiting:
+            self._reserve(seen[placement.node].reservation)
+        else:
+            self._settle(pod, placement)
+
+    def _reserve(self, wanted: Reservation) -> None:
+        for resource, objects in ((VOLUMES, wanted.volumes), (CLAIMS, wanted.claims)):
+            for obj in objects:
+                about = obj["metadata"]
+                if self._registry.find(resource, about.get("namespace", ""), about["name"]) != obj:
+                    namespace = about.get("namespace")
+                    self._registry.update(SCHEDULER, resource, obj, namespace, name=about["name"])
 
     def _settle(self, pod: JSON, placement: Placement) -> None:
         about = pod["metadata"]
@@ -143,33 +179,17 @@ class Scheduler:
         self._event(pod, "Warning", "FailedScheduling", "Scheduling", placement.message)
 
     def _event(self, pod: JSON, kind: str, reason: str, action: str, message: str) -> None:
-        about = pod["metadata"]
-        now = self._registry.clock.now()
-        moment = format_time(now)
-        event = {
-            "metadata": {"name": f"{about['name']}.{int(now * 1e9):x}"},
-            "involvedObject": {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                "namespace": about["namespace"],
-                "name": about["name"],
-                "uid": about["uid"],
-                "resourceVersion": about["resourceVersion"],
-            },
-            "type": kind,
-            "reason": reason,
-            "message": message,
-            "action": action,
-            "source": {"component": NAME},
-            "reportingComponent": NAME,
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        }
-        try:
-            self._registry.create(SCHEDULER, "events", event, about["namespace"])
-        except ApiError as error:
-            logger.debug("An event was not written", extra={"error": str(error)})
+        about = {"kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]}
+        write_event(
+            self._registry,
+            SCHEDULER,
+            NAME,
+            about,
+            severity=kind,
+            reason=reason,
+            message=message,
+            action=action,
+        )
 
 
 def _given(pod: JSON) -> list[JSON | None]:

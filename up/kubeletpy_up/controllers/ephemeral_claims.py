@@ -1,0 +1,78 @@
+"""Makes the claims of generic ephemeral volumes. The garbage collector deletes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.controllers.claim_matching import owner_of
+from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
+from kubeletpy_up.kinds.storage import CLAIMS
+from kubeletpy_up.requests import CONTROLLER
+from kubeletpy_up.storage.history import Change
+
+_ENDED = ("Succeeded", "Failed")
+
+
+def claim_for(pod: JSON, volume: JSON) -> JSON:
+    """The claim of a pod's ephemeral volume: the pod is its controller. Pure."""
+    about = pod["metadata"]
+    template = (volume["ephemeral"] or {}).get("volumeClaimTemplate") or {}
+    given = template.get("metadata") or {}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": about["name"],
+        "uid": about["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    kept = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
+    name = f"{about['name']}-{volume['name']}"
+    metadata = {**kept, "name": name, "ownerReferences": [owner]}
+    return {"metadata": metadata, "spec": template.get("spec") or {}}
+
+
+class EphemeralClaims(Reconciler):
+    """Makes claims for a registry while it is started."""
+
+    component = "ephemeral_volume"
+
+    def everything(self) -> Iterable[Key]:
+        """All pods."""
+        return [key_of("pods", pod) for pod in self.all_of("pods")]
+
+    def concerned(self, change: Change) -> Iterable[Key]:
+        """A new pod, and the pod of a claim that is gone."""
+        if change.resource == "pods" and change.type == "ADDED":
+            yield key_of("pods", change.object)
+        elif change.resource == CLAIMS and change.type == "DELETED":
+            owner = owner_of(change.object)
+            if owner is not None:
+                yield "pods", change.object["metadata"]["namespace"], owner["name"]
+
+    def look(self, key: Key) -> None:
+        """Make what a pod lacks."""
+        pod = self.find(key)
+        if pod is not None:
+            self._pod(pod)
+
+    def _pod(self, pod: JSON) -> None:
+        about = pod["metadata"]
+        ended = (pod.get("status") or {}).get("phase") in _ENDED
+        if about.get("deletionTimestamp") or ended:
+            return
+        for volume in _ephemeral(pod):
+            claim = claim_for(pod, volume)
+            name = claim["metadata"]["name"]
+            known = self.registry.find(CLAIMS, about["namespace"], name)
+            if known is None:
+                self.registry.create(CONTROLLER, CLAIMS, claim, about["namespace"])
+            elif (owner_of(known) or {}).get("uid") != about["uid"]:
+                where = f"{about['namespace']}/{name}"
+                message = f"PVC {where} was not created for the pod: the pod is not its owner"
+                self.tell("Pod", pod, "Warning", "FailedBinding", message)
+
+
+def _ephemeral(pod: JSON) -> list[JSON]:
+    return [v for v in (pod.get("spec") or {}).get("volumes") or () if v.get("ephemeral")]

@@ -1,0 +1,203 @@
+"""What the controllers of storage share: objects that changed are looked at once, in the next turn.
+
+Must never look inside the write that told of a change: one look for all that changes in a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from kubeletpy.api.times import format_time
+from kubeletpy.api.types import JSON
+from kubeletpy_up.errors import ApiError
+from kubeletpy_up.registry.registry import Registry
+from kubeletpy_up.requests import CONTROLLER, Caller
+from kubeletpy_up.storage.history import Change
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str, str]
+"""(resource key, namespace, name)."""
+RETRY_S = 15.0
+"""After which an object whose write was refused is looked at again."""
+
+
+def key_of(resource: str, obj: JSON) -> Key:
+    """Where an object is."""
+    about = obj["metadata"]
+    return resource, about.get("namespace", ""), about["name"]
+
+
+class Reconciler:
+    """Looks at objects of a registry while it is started. Needs a running event loop.
+
+    Subclasses say which objects a change is about (:meth:`concerned`), which there are at the start
+    (:meth:`everything`), and what to do about one (:meth:`look`).
+    """
+
+    component = "controller"
+    """Whose events they are."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[Key, None] = {}
+        self._pass: asyncio.Handle | None = None
+        self._retries: dict[Key, asyncio.TimerHandle] = {}
+        self._unsubscribe: Callable[[], None] | None = None
+        self._told: dict[str, tuple[str, str]] = {}
+
+    def start(self) -> None:
+        """Begin, with everything that is there."""
+        self._loop = asyncio.get_running_loop()
+        self._unsubscribe = self.registry.store.subscribe(self._on_change)
+        self.again(self.everything())
+
+    def stop(self) -> None:
+        """End. Objects stay as they are."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._pass is not None:
+            self._pass.cancel()
+            self._pass = None
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        self._loop = None
+
+    def everything(self) -> Iterable[Key]:
+        """What to look at after a start."""
+        raise NotImplementedError
+
+    def concerned(self, change: Change) -> Iterable[Key]:
+        """What to look at after a change."""
+        raise NotImplementedError
+
+    def look(self, key: Key) -> None:
+        """Look at one object, which may be gone. Raises ApiError: it is looked at again later."""
+        raise NotImplementedError
+
+    def again(self, keys: Iterable[Key]) -> None:
+        """Look at these in the next turn."""
+        if self._loop is None:
+            return
+        self._waiting.update(dict.fromkeys(keys))
+        if self._waiting and self._pass is None:
+            self._pass = self._loop.call_soon(self._run)
+
+    def later(self, key: Key, seconds: float) -> None:
+        """Look at one after a while; once, however often it is asked for."""
+        if self._loop is not None and key not in self._retries:
+            self._retries[key] = self._loop.call_later(seconds, self._retry, key)
+
+    def _retry(self, key: Key) -> None:
+        self._retries.pop(key, None)
+        self.again([key])
+
+    def _on_change(self, change: Change) -> None:
+        if change.type == "DELETED":
+            self._told.pop(change.object["metadata"].get("uid", ""), None)
+        self.again(self.concerned(change))
+
+    def _run(self) -> None:
+        self._pass = None
+        keys, self._waiting = self._waiting, {}
+        for key in keys:
+            try:
+                self.look(key)
+            except ApiError as error:
+                about = {"resource": key[0], "namespace": key[1], "object": key[2]}
+                logger.warning("An object can't be updated", extra={**about, "error": str(error)})
+                self.later(key, RETRY_S)
+
+    def find(self, key: Key) -> JSON | None:
+        """An object, or None."""
+        return self.registry.find(*key)
+
+    def all_of(self, resource: str, namespace: str | None = None) -> list[JSON]:
+        """All objects of a resource, of one namespace or of all."""
+        return [entry.object for _, entry in self.registry.store.entries(resource, namespace)]
+
+    def write(self, resource: str, obj: JSON, *, old: JSON, status: bool = False) -> JSON:
+        """Update an object if it is not the same; gives it as it is stored. Raises ApiError."""
+        if obj == old:
+            return old
+        about = obj["metadata"]
+        return self.registry.update(
+            CONTROLLER,
+            resource,
+            obj,
+            about.get("namespace") or None,
+            name=about["name"],
+            subresource="status" if status else "",
+        )
+
+    def tell(self, kind: str, obj: JSON, severity: str, reason: str, message: str) -> None:
+        """Write an event about an object, unless its last one said the same."""
+        uid = obj["metadata"]["uid"]
+        if self._told.get(uid) == (reason, message):
+            return
+        self._told[uid] = (reason, message)
+        about = {
+            "kind": kind,
+            "apiVersion": obj.get("apiVersion", "v1"),
+            "metadata": obj["metadata"],
+        }
+        write_event(
+            self.registry,
+            CONTROLLER,
+            self.component,
+            about,
+            severity=severity,
+            reason=reason,
+            message=message,
+        )
+
+
+def write_event(
+    registry: Registry,
+    caller: Caller,
+    component: str,
+    about: JSON,
+    *,
+    severity: str,
+    reason: str,
+    message: str,
+    action: str = "",
+) -> None:
+    """Write an event; one that can't be written is only logged.
+
+    Args:
+        about: the object, with its kind, apiVersion and metadata.
+        severity: Normal or Warning.
+    """
+    meta = about["metadata"]
+    now = registry.clock.now()
+    moment = format_time(now)
+    namespace = meta.get("namespace") or ""
+    involved = {key: meta.get(key) or "" for key in ("name", "uid", "resourceVersion")}
+    event: JSON = {
+        "metadata": {"name": f"{meta['name']}.{int(now * 1e9):x}"},
+        "involvedObject": {
+            "kind": about["kind"],
+            "apiVersion": about["apiVersion"],
+            **({"namespace": namespace} if namespace else {}),
+            **involved,
+        },
+        "type": severity,
+        "reason": reason,
+        "message": message,
+        **({"action": action} if action else {}),
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+    try:
+        registry.create(caller, "events", event, namespace or "default")
+    except ApiError as error:
+        logger.debug("An event was not written", extra={"error": str(error)})

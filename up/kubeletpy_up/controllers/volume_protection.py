@@ -1,0 +1,57 @@
+"""Keeps claims that pods use and volumes that claims have, and lets go what nobody uses any more.
+
+A claim or volume that is deleted stays, with its finalizer, until then. Event driven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeletpy.api.types import JSON
+from kubeletpy_up.auth.node_restriction import claim_names
+from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
+from kubeletpy_up.kinds.meta import with_metadata
+from kubeletpy_up.kinds.storage import CLAIMS, PROTECTION, VOLUMES, protected
+from kubeletpy_up.storage.history import Change
+
+
+class VolumeProtection(Reconciler):
+    """Protects for a registry while it is started."""
+
+    component = "pvc-protection-controller"
+
+    def everything(self) -> Iterable[Key]:
+        """All claims and volumes."""
+        return [key_of(each, obj) for each in PROTECTION for obj in self.all_of(each)]
+
+    def concerned(self, change: Change) -> Iterable[Key]:
+        """The object itself, and the claims of a pod that ends."""
+        if change.resource in PROTECTION and change.type != "DELETED":
+            yield key_of(change.resource, change.object)
+        elif change.resource == "pods" and change.type == "DELETED":
+            namespace = change.object["metadata"]["namespace"]
+            yield from ((CLAIMS, namespace, name) for name in claim_names(change.object))
+
+    def look(self, key: Key) -> None:
+        """Add the finalizer, or take it away from what is deleted and not used."""
+        resource = key[0]
+        found = self.find(key)
+        if found is None:
+            return
+        about = found["metadata"]
+        if not about.get("deletionTimestamp"):
+            self.write(resource, protected(resource, found), old=found)
+        elif PROTECTION[resource] in (about.get("finalizers") or ()) and not self._used(key, found):
+            left = [name for name in about["finalizers"] if name != PROTECTION[resource]]
+            self.write(resource, with_metadata(found, finalizers=left or None), old=found)
+
+    def _used(self, key: Key, found: JSON) -> bool:
+        resource, namespace, name = key
+        if resource == VOLUMES:
+            return (found.get("status") or {}).get("phase") == "Bound"
+        # a pod that is on no node has mounted nothing
+        return any(
+            name in claim_names(pod)
+            for pod in self.all_of("pods", namespace)
+            if (pod.get("spec") or {}).get("nodeName")
+        )
