@@ -34,6 +34,7 @@ class Step:
         by: who asks: admin, node, other (another node), account (a service account), nobody.
         keep: name -> where the answer's body has the value, for later steps.
         until: ask again until this code is answered, when others are answered first for a while.
+        ready: the nodes say once more that they are: one that is silent for 40 s gets no pods.
         events: of a watch: how many end it; None: the server ends it, by its timeoutSeconds.
         meanwhile: what is asked as soon as the watch is accepted; these are steps, too.
     """
@@ -48,6 +49,7 @@ class Step:
     accept: str = "application/json"
     keep: Mapping[str, str] = field(default_factory=dict)
     until: int | None = None
+    ready: bool = False
     events: int | None = None
     meanwhile: Sequence[Step] = ()
 
@@ -134,6 +136,8 @@ def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSO
 
     def send(step: Step) -> None:
         assert step.name not in answers, step.name
+        if step.ready:
+            server.heartbeat()
         if step.method == WATCH:
             answers[step.name] = {}  # its place, before what is asked meanwhile
             answer = _follow(server, step, known, partial(send_all, step.meanwhile))

@@ -16,8 +16,8 @@ from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.host import private_files
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
-from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.ephemeral_claims import EphemeralClaims
+from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.local_provisioner import LocalProvisioner
 from kubeletpy_up.controllers.node_lifecycle import NodeLifecycle
 from kubeletpy_up.controllers.scheduler import Scheduler

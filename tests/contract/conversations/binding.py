@@ -58,7 +58,7 @@ def _waits(name: str) -> list[Step]:
     """The scheduler's word on a pod."""
     path = f"{PODS}/{name}"
     return [
-        once(f"{name} was looked at", path, "/status/conditions/0/status", "False"),
+        once(f"{name} was looked at", path, "/status/conditions/0/status", "False", ready=True),
         get(f"{name} waits", path),
     ]
 
@@ -139,8 +139,8 @@ STEPS = [
         _volume("elsewhere", _B, "1Gi", nodeAffinity=_only_on("{other}")),
     ),
     post("volume here", _VOLUMES, _volume("here", _B, "2Gi", nodeAffinity=_only_on("{node}"))),
-    once("first is bound", _CLAIMS + "/first", _PHASE, "Bound"),
-    once("pod is bound", PODS + "/p-first", "/spec/nodeName", "{node}"),
+    once("first is bound", _CLAIMS + "/first", _PHASE, "Bound", ready=True),
+    once("pod is bound", PODS + "/p-first", "/spec/nodeName", "{node}", ready=True),
     get("claim of the pod", _CLAIMS + "/first"),
     get("volume of the pod", _VOLUMES + "/here-{node}"),
     post("claim of a volume elsewhere", _CLAIMS, _claim("far", _B, volumeName="elsewhere-{node}")),
@@ -177,7 +177,7 @@ STEPS = [
     ),
     *_is_bound("alone", "alone"),
     post("first pod alone", PODS, _using("p-alone", "alone")),
-    once("first pod alone is bound", PODS + "/p-alone", "/spec/nodeName", "{node}"),
+    once("first pod alone is bound", PODS + "/p-alone", "/spec/nodeName", "{node}", ready=True),
     post("second pod alone", PODS, _using("p-second", "alone")),
     *_waits("p-second"),
     post(

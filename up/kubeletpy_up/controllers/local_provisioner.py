@@ -46,6 +46,7 @@ class LocalProvisioner(Reconciler):
         self._directory = directory
         self._node_name = node_name
         self._working: dict[Key, asyncio.Task[None]] = {}
+        self._missed: set[Key] = set()
 
     def start(self) -> None:
         """Begin; the API gets its StorageClass if it has none of that name."""
@@ -80,7 +81,10 @@ class LocalProvisioner(Reconciler):
     def look(self, key: Key) -> None:
         """Look at a claim or a volume."""
         found = self.find(key)
-        if found is None or key in self._working:
+        if key in self._working:
+            self._missed.add(key)
+            return
+        if found is None:
             return
         if key[0] == VOLUMES:
             if local.is_to_be_deleted(found):
@@ -193,8 +197,9 @@ class LocalProvisioner(Reconciler):
             self.later(key, RETRY_S)
         finally:
             self._working.pop(key, None)
-        # what has changed meanwhile was not looked at
-        self.again([key] if key[0] == CLAIMS else [])
+        if key in self._missed:  # it changed meanwhile
+            self._missed.discard(key)
+            self.again([key])
 
 
 def _make_directory(path: Path) -> None:

@@ -179,8 +179,11 @@ def write_event(
     moment = format_time(now)
     namespace = meta.get("namespace") or ""
     involved = {key: meta.get(key) or "" for key in ("name", "uid", "resourceVersion")}
+    number = int(now * 1e9)
+    while registry.find("events", namespace or "default", f"{meta['name']}.{number:x}"):
+        number += 1  # another of the same moment
     event: JSON = {
-        "metadata": {"name": f"{meta['name']}.{int(now * 1e9):x}"},
+        "metadata": {"name": f"{meta['name']}.{number:x}"},
         "involvedObject": {
             "kind": about["kind"],
             "apiVersion": about["apiVersion"],
