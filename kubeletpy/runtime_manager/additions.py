@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.granted import NOWHERE, Device, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 
@@ -28,6 +29,14 @@ class ContainerAdditions:
     """Supplemental groups."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """For the runtime."""
+    envs: Sequence[tuple[str, str]] = ()
+    """Variables of devices. They come first in the runtime's list, so that of two with one name
+    the container's own is in force."""
+    devices: Sequence[Device] = ()
+    cdi_devices: Sequence[str] = ()
+    """Devices that the runtime knows by name: ``vendor.com/class=name``."""
+    placement: Placement = NOWHERE
+    """Which CPUs and which memory are its own."""
 
 
 class ContainerProvider(Protocol):

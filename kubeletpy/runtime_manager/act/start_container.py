@@ -192,6 +192,10 @@ class ContainerStarter:
                 target_container_id=target_id(context.status, action.container),
                 extra_groups=given.groups,
                 extra_annotations=given.annotations,
+                extra_envs=given.envs,
+                devices=given.devices,
+                cdi_devices=given.cdi_devices,
+                placement=given.placement,
                 userns=self._user_namespace(pod),
             )
             # As large as the pod: expansion of its variables may take a while.

@@ -16,11 +16,12 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
+from kubeletpy.pods.granted import NOWHERE, Device, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, id_mappings
-from kubeletpy.runtime_manager.config.resources import container_resources
+from kubeletpy.runtime_manager.config.resources import container_resources, placed
 from kubeletpy.runtime_manager.config.security_context import (
     ImageUser,
     build_security_context,
@@ -57,6 +58,12 @@ class ContainerInputs:
     extra_groups: Sequence[int] = ()
     """Supplemental groups of the pod's persistent volumes."""
     extra_annotations: Mapping[str, str] = field(default_factory=dict)
+    extra_envs: Sequence[tuple[str, str]] = ()
+    """Variables before the container's own."""
+    devices: Sequence[Device] = ()
+    """Before those that volumes are."""
+    cdi_devices: Sequence[str] = ()
+    placement: Placement = NOWHERE
     userns: UserNamespaceRange | None = None
 
 
@@ -109,18 +116,11 @@ def _build(
         working_dir=container.get("workingDir") or "",
         envs=[
             cri.KeyValue(key=key, value=value.encode("utf-8", "surrogateescape"))
-            for key, value in environment.items()
+            for key, value in (*inputs.extra_envs, *environment.items())
         ],
         mounts=_mounts(container, inputs, settings),
-        devices=[
-            cri.Device(
-                container_path=mount.container_path,
-                host_path=mount.host_path,
-                permissions=mount.device,
-            )
-            for mount in inputs.mounts
-            if mount.device
-        ],
+        devices=_devices(inputs),
+        CDI_devices=[cri.CDIDevice(name=name) for name in dict.fromkeys(inputs.cdi_devices)],
         labels=container_labels(pod, container),
         annotations=container_annotations(
             pod, container, inputs.restart_count, inputs.extra_annotations
@@ -131,7 +131,7 @@ def _build(
         tty=bool(container.get("tty")),
         stop_signal=wanted_signal(container, enabled=settings.stop_signals),
         linux=cri.LinuxContainerConfig(
-            resources=container_resources(pod, container, kind, settings),
+            resources=placed(container_resources(pod, container, kind, settings), inputs.placement),
             security_context=build_security_context(
                 pod,
                 container,
@@ -143,6 +143,22 @@ def _build(
             ),
         ),
     )
+
+
+def _devices(inputs: ContainerInputs) -> list[cri.Device]:
+    of_volumes = [
+        Device(mount.container_path, mount.host_path, mount.device)
+        for mount in inputs.mounts
+        if mount.device
+    ]
+    return [
+        cri.Device(
+            container_path=device.container_path,
+            host_path=device.host_path,
+            permissions=device.permissions,
+        )
+        for device in (*inputs.devices, *of_volumes)
+    ]
 
 
 def _mounts(

@@ -11,6 +11,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
 from kubeletpy.pods import memory_qos
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
+from kubeletpy.pods.granted import Placement
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import QoSClass, is_critical, is_node_critical, qos_class
 from kubeletpy.pods.resources import (
@@ -24,6 +25,7 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 GUARANTEED_OOM_SCORE = -997
 BEST_EFFORT_OOM_SCORE = 1000
+NO_QUOTA = -1
 _ZERO = Decimal(0)
 
 
@@ -70,6 +72,17 @@ def container_resources(
     files = memory_qos.container_files(settings.memory_qos, qos_class(pod), request, limit)
     for name, text in files.items():
         resources.unified[name] = text
+    return resources
+
+
+def placed(
+    resources: cri.LinuxContainerResources, placement: Placement
+) -> cri.LinuxContainerResources:
+    """The same limits, on the CPUs and the memory of a container's own."""
+    resources.cpuset_cpus = placement.cpuset_cpus
+    resources.cpuset_mems = placement.cpuset_mems
+    if placement.no_cfs_quota and resources.cpu_period:
+        resources.cpu_quota = NO_QUOTA
     return resources
 
 

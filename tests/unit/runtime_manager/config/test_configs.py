@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.pods.granted import Device, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -271,6 +272,35 @@ def test_mounts_of_a_pod_in_a_user_namespace_are_mapped() -> None:
     )
     assert made.mounts[0].uidMappings[0].host_id == 65536
     assert made.mounts[0].gidMappings[0].length == 65536
+
+
+def test_what_a_container_has_been_granted() -> None:
+    disk = Mount("/dev/disk", "/dev/sdb", device="r")
+    made = config(
+        {"env": [{"name": "A", "value": "own"}], "resources": {"limits": {"cpu": "2"}}},
+        mounts=[disk],
+        extra_envs=[("A", "of a device"), ("DEVICE", "0")],
+        devices=[Device("/dev/gpu", "/dev/gpu3", "rw")],
+        cdi_devices=["vendor.com/gpu=3", "vendor.com/gpu=4", "vendor.com/gpu=3"],
+        placement=Placement("1,4-5", "0", no_cfs_quota=True),
+    )
+    assert [(each.key, each.value) for each in made.envs] == [
+        ("A", b"of a device"),  # the runtime takes the last of a name
+        ("DEVICE", b"0"),
+        ("A", b"own"),
+    ]
+    assert [each.container_path for each in made.devices] == ["/dev/gpu", "/dev/disk"]
+    assert made.devices[0].permissions == "rw"
+    assert [each.name for each in made.CDI_devices] == ["vendor.com/gpu=3", "vendor.com/gpu=4"]
+    resources = made.linux.resources
+    assert (resources.cpuset_cpus, resources.cpuset_mems) == ("1,4-5", "0")
+    assert (resources.cpu_quota, resources.cpu_period) == (-1, 100_000)
+
+
+def test_a_container_granted_nothing_runs_anywhere() -> None:
+    resources = config({"resources": {"limits": {"cpu": "2"}}}).linux.resources
+    assert (resources.cpuset_cpus, resources.cpuset_mems) == ("", "")
+    assert resources.cpu_quota == 200_000
 
 
 def test_an_ephemeral_container_sees_its_target() -> None:
