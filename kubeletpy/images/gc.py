@@ -23,6 +23,7 @@ from kubeletpy.images.gc_selection import (
     eviction_order,
     may_free_space,
     refresh,
+    sandbox_images,
     too_old,
     used_image_ids,
 )
@@ -130,7 +131,9 @@ class ImageGarbageCollector:
             self._known = await asyncio.to_thread(self._ages.load, now)
         listed = await self._images.list_images()
         containers = await self._runtime.list_containers()
-        in_use = used_image_ids(containers, listed, self._volumes())
+        status = await self._runtime.status(verbose=True)
+        named = sandbox_images(status.info).union(self._volumes())
+        in_use = used_image_ids(containers, listed, named)
         records = [self._record(image, now) for image in listed if image.id]
         self._records = refresh(self._records, records, in_use, now)
         self._known = {}

@@ -6,6 +6,7 @@ the runtime or a clock: times are Unix seconds and arguments.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,9 @@ from kubeletpy.images.reference import (
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
+
+LONGEST_CONFIG = 1 << 20
+"""Characters of a runtime's configuration that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +131,15 @@ def may_free_space(image: ImageRecord, policy: ImageGCPolicy, now: float) -> boo
 def used_image_ids(
     containers: Iterable[cri.Container],
     images: Iterable[cri.Image],
-    volumes: Iterable[str] = (),
+    named: Iterable[str] = (),
 ) -> frozenset[str]:
     """Ids of images that are named by id, digest or tag: runtimes differ in which.
 
     Args:
         containers: running or not.
         images: all.
-        volumes: references of images that pods have as volumes, as the users wrote them.
+        named: further references, as people wrote them: of images that pods have as volumes, and
+            of the image of sandboxes.
     """
     names = {
         name
@@ -142,7 +147,7 @@ def used_image_ids(
         for name in (container.image_id, container.image_ref, container.image.image)
         if name
     }
-    for reference in volumes:
+    for reference in named:
         names |= {reference, *_full_names(reference)}
     return frozenset(
         image.id
@@ -151,6 +156,21 @@ def used_image_ids(
         or any(n in names for n in image.repo_digests)
         or any(n in names for n in image.repo_tags)
     )
+
+
+def sandbox_images(info: Mapping[str, str]) -> set[str]:
+    """The image of pod sandboxes, as a runtime's verbose status has it.
+
+    containerd 1.6 does not say that it is pinned. Must never raise for what the runtime says.
+    """
+    text = info.get("config", "")
+    if len(text) > LONGEST_CONFIG:
+        return set()
+    try:
+        found = json.loads(text).get("sandboxImage")
+    except (ValueError, AttributeError, RecursionError):
+        return set()
+    return {found} if isinstance(found, str) and found else set()
 
 
 def image_volumes(pods: Iterable[Pod]) -> set[str]:

@@ -89,6 +89,12 @@ class Node:
     volumes: tuple[str, ...] = ()
     root: Path | None = None
 
+    info: dict[str, str] = field(default_factory=dict)
+
+    async def status(self, verbose: bool = False) -> cri.StatusResponse:
+        assert verbose
+        return cri.StatusResponse(info=self.info)
+
     def collector(self, **policy: Any) -> ImageGarbageCollector:
         def statvfs(path: str) -> Any:
             return SimpleNamespace(f_blocks=self.capacity, f_frsize=1, f_bavail=self.available)
@@ -240,3 +246,15 @@ async def test_a_runtime_that_does_not_answer_loses_no_ages(tmp_path: Path) -> N
 
 async def _down(filter: object = None) -> Any:
     raise Internal("ListImages", "down")
+
+
+@on_virtual_time
+async def test_the_image_of_sandboxes_stays_where_the_runtime_does_not_pin_it() -> None:
+    node = Node(info={"config": '{"sandboxImage": "pause:1"}'})
+    node.images.add("pause:1")
+    node.images.add("a")
+    collector = node.collector()
+    await collector.look()
+    await asyncio.sleep(121)
+    await collector.remove_unused()
+    assert node.images.removed == ["sha256:a"]

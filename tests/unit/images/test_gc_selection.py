@@ -15,6 +15,7 @@ from kubeletpy.images.gc_selection import (
     image_volumes,
     may_free_space,
     refresh,
+    sandbox_images,
     too_old,
     used_image_ids,
 )
@@ -69,6 +70,23 @@ def test_images_of_volumes_are_used(reference: str, listed: str) -> None:
     image.repo_digests.extend([listed] if digest else [])
     other = cri.Image(id="2", repo_tags=["docker.io/library/other:latest"])
     assert used_image_ids((), [image, other], [reference]) == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("info", "found"),
+    [
+        ({}, set()),
+        ({"config": '{"sandboxImage": "pause:1", "containerd": {}}'}, {"pause:1"}),
+        ({"config": '{"sandboxImage": ""}'}, set()),
+        ({"config": '{"sandboxImage": 1}'}, set()),
+        ({"config": "[]"}, set()),
+        ({"config": "not json"}, set()),
+        ({"config": "[" * 100_000}, set()),
+        ({"config": '{"sandboxImage": "a"}' + " " * (1 << 20)}, set()),
+    ],
+)
+def test_the_image_of_sandboxes(info: dict[str, str], found: set[str]) -> None:
+    assert sandbox_images(info) == found
 
 
 def test_which_images_pods_have_as_volumes() -> None:
