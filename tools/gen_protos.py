@@ -50,12 +50,15 @@ SOURCES = (
     Source("cri-v1.json", "api", "CRI v1"),
     Source("csi-v1.json", "csi", "CSI v1"),
     Source("plugin-registration-v1.json", "pluginregistration", "plugin registration v1"),
+    Source("device-plugin-v1beta1.json", "deviceplugin", "device plugin v1beta1"),
+    Source("pod-resources-v1.json", "podresources", "pod resources v1"),
+    Source("pod-resources-v1alpha1.json", "podresources_v1alpha1", "pod resources v1alpha1"),
 )
 
 
 def field_line(field: dict[str, Any]) -> str:
     """One field of a message, as a line of the proto file."""
-    label = "repeated " if field.get("repeated") else ""
+    label = next((f"{name} " for name in ("repeated", "optional") if field.get(name)), "")
     options = [f"{name} = true" for name in ("debug_redact", "deprecated") if field.get(name)]
     if "csi_secret" in field.get("marks", ()):
         options.append("debug_redact = true")
