@@ -89,6 +89,8 @@ class LocalProvisioner(Reconciler):
         if key[0] == VOLUMES:
             if local.is_to_be_deleted(found):
                 self._work(key, self._delete(key, found))
+            elif _is_left(found):
+                self.write(VOLUMES, local.released(found), old=found)
         elif matching.is_completed(found):
             self._grow(found)
         else:
@@ -183,7 +185,8 @@ class LocalProvisioner(Reconciler):
             return
         if not now["metadata"].get("deletionTimestamp"):
             options = DeleteOptions(uid=now["metadata"]["uid"])
-            self.registry.delete(CONTROLLER, VOLUMES, name, options=options)
+            now = self.registry.delete(CONTROLLER, VOLUMES, name, options=options)
+        self.write(VOLUMES, local.released(now), old=now)
 
     def _work(self, key: Key, doing: Coroutine[None, None, None]) -> None:
         self._working[key] = asyncio.ensure_future(self._guarded(key, doing))
@@ -200,6 +203,12 @@ class LocalProvisioner(Reconciler):
         if key in self._missed:  # it changed meanwhile
             self._missed.discard(key)
             self.again([key])
+
+
+def _is_left(volume: JSON) -> bool:
+    """Whether somebody deletes a volume whose directory stays: it is kept, or no claim had it."""
+    phase = (volume.get("status") or {}).get("phase")
+    return bool(volume["metadata"].get("deletionTimestamp")) and phase != "Bound"
 
 
 def _make_directory(path: Path) -> None:

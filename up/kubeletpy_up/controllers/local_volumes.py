@@ -10,6 +10,7 @@ import re
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.controllers import claim_matching as matching
+from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.storage import DEFAULT_CLASS, size
 
 PROVISIONER = "kubeletpy/local-directory"
@@ -90,6 +91,7 @@ def volume(claim: JSON, storage_class: JSON, node: JSON, path: str) -> JSON:
         "metadata": {
             "name": name_for(claim),
             "annotations": {matching.PROVISIONED_BY: PROVISIONER},
+            "finalizers": [PROVISIONER],
         },
         "spec": {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
@@ -124,6 +126,12 @@ def is_to_be_deleted(found: JSON) -> bool:
     policy = found["spec"].get("persistentVolumeReclaimPolicy")
     phase = (found.get("status") or {}).get("phase")
     return is_ours(found) and policy == "Delete" and phase == "Released"
+
+
+def released(found: JSON) -> JSON:
+    """A volume that this provisioner does not hold any more."""
+    finalizers = found["metadata"].get("finalizers") or []
+    return with_metadata(found, finalizers=[f for f in finalizers if f != PROVISIONER] or None)
 
 
 def larger(found: JSON, claim: JSON) -> JSON | None:

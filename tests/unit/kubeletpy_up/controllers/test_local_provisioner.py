@@ -86,6 +86,20 @@ async def test_a_claim_gets_a_directory_that_goes_with_it(tmp_path: Path) -> Non
 
 
 @on_virtual_time
+async def test_a_directory_goes_though_its_volume_was_deleted_first(tmp_path: Path) -> None:
+    registry = _started(tmp_path)
+    volume = await _provisioned(registry)
+    name, path = volume["metadata"]["name"], Path(volume["spec"]["local"]["path"])
+    registry.delete(ADMIN, VOLUMES, name)
+    await _done()
+    assert path.is_dir()
+    registry.delete(ADMIN, CLAIMS, "c", "default")
+    await _done()
+    assert registry.find(VOLUMES, "", name) is None
+    assert not path.exists()
+
+
+@on_virtual_time
 async def test_a_retained_volume_keeps_its_directory(tmp_path: Path) -> None:
     registry = _started(tmp_path)
     volume = await _provisioned(registry, reclaimPolicy="Retain")
@@ -94,6 +108,10 @@ async def test_a_retained_volume_keeps_its_directory(tmp_path: Path) -> None:
     released = registry.find(VOLUMES, "", volume["metadata"]["name"])
     assert released is not None
     assert released["status"]["phase"] == "Released"
+    assert Path(volume["spec"]["local"]["path"]).is_dir()
+    registry.delete(ADMIN, VOLUMES, volume["metadata"]["name"])
+    await _done()
+    assert registry.find(VOLUMES, "", volume["metadata"]["name"]) is None
     assert Path(volume["spec"]["local"]["path"]).is_dir()
 
 
