@@ -234,7 +234,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     ]
 
     # -- volumes, and what else containers find -------------------------------------------------
-    storage = build_storage(outside, options, recorder, signals, root=root, gates=gates)
+    storage = build_storage(
+        outside, options, recorder, signals, root=root, settings=settings, pod=pods.get
+    )
     rooms += storage.rooms
     recursive_read_only = info.handlers_with("recursiveReadOnlyMounts")
     handlers = RuntimeClassHandlers(kube_api)
@@ -618,6 +620,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         tree=tree,
         root_dir=flags.root_dir,
         runtime_cgroups=flags.runtime_cgroups,
+        claimed=storage.meter.of_pods,
     )
     eviction = build_eviction(
         settings,

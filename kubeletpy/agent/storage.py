@@ -5,13 +5,14 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
-from kubeletpy.config.gates import FeatureGates
+from kubeletpy.config import KubeletSettings
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.services import ServiceList
@@ -19,6 +20,7 @@ from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
+from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.volumes import ClaimVolumes, kept
 from kubeletpy.volumes.csi.build import Csi
 from kubeletpy.volumes.environment import ContainerEnvironment
@@ -29,6 +31,8 @@ from kubeletpy.volumes.manager import NodeVolumes
 from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.selinux import SELinux
 from kubeletpy.volumes.tokens import PodTokens
+from kubeletpy.volumes.usage import VolumeMeter
+from kubeletpy.volumes.usage_reporter import UsageReporter
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Storage:
     rooms: list[Room]
     volumes: NodeVolumes
     claims: ClaimVolumes
+    meter: VolumeMeter
     environment: ContainerEnvironment
     tokens: PodTokens
     csi: Csi | None
@@ -50,12 +55,13 @@ def build_storage(
     signals: Signals,
     *,
     root: Path,
-    gates: FeatureGates,
+    settings: KubeletSettings,
+    pod: Callable[[str], Pod | None],
 ) -> Storage:
-    """``root`` is the kubelet's root directory."""
+    """``root`` is the kubelet's root directory; ``pod`` finds one by uid."""
     machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
     kube_api = outside.api.pods if outside.api is not None else None
-    pods_dir = root / "pods"
+    pods_dir, gates = root / "pods", settings.feature_gates
     node_allocatable = allocatable(capacity(machine.facts, options), options)
     objects, tokens = WatchedObjects(kube_api, rng=rng), PodTokens(kube_api, clock, rng=rng)
     objects.on_change(signals.pod_changed)
@@ -103,6 +109,15 @@ def build_storage(
         changed=signals.pod_changed,
         in_use_changed=signals.node_changed,
     )
+    meter = VolumeMeter(
+        claims.mounted,
+        claims.measure,
+        UsageReporter(recorder, metrics.volume_stats, pod, health=gates.enabled("CSIVolumeHealth")),
+        clock,
+        period=settings.volume_stats_agg_period,
+        rng=rng,
+    )
+    claims.on_counted(meter.poke)
     volumes = NodeVolumes(
         pods_dir,
         objects,
@@ -134,8 +149,9 @@ def build_storage(
             keep=lambda found: claims.pods_known(),
             close=claims.close,
         ),
+        Room(meter, (Task("volume-usage", meter.run),)),
         Room(tokens, close=tokens.close),
         *([Room(services, (Task("services", services.run),))] if services is not None else []),
         *plugin_rooms,
     ]
-    return Storage(rooms, volumes, claims, environment, tokens, csi)
+    return Storage(rooms, volumes, claims, meter, environment, tokens, csi)

@@ -84,6 +84,7 @@ class Reason(StrEnum):
     STOP_SIGNAL_IGNORED = "StopSignalIgnored"
     SYSTEM_OOM = "SystemOOM"
     UNHEALTHY = "Unhealthy"
+    VOLUME_CONDITION_ABNORMAL = "VolumeConditionAbnormal"
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed"
 
 

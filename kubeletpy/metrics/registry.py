@@ -22,6 +22,7 @@ from kubeletpy.metrics.resizes import ResizeMetrics
 from kubeletpy.metrics.rest_client import RestClientMetrics
 from kubeletpy.metrics.runtime import RuntimeMetrics
 from kubeletpy.metrics.slis import HealthMetrics
+from kubeletpy.metrics.volume_stats import VolumeStatsMetrics
 from kubeletpy.metrics.volumes import VolumeMetrics
 
 
@@ -37,6 +38,7 @@ class Metrics:
         self.pods = PodCountMetrics(families)
         self.pleg = PlegMetrics(families)
         self.volumes = VolumeMetrics(families)
+        self.volume_stats = VolumeStatsMetrics(families)
         self.csi = CsiMetrics(families)
         self.plugins = PluginMetrics(families)
         self.images = ImageMetrics(families)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from kubeletpy.cgroups.detect import detect
@@ -23,6 +23,7 @@ from kubeletpy.stats.collector import StatsCollector, StatsSources
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.group_files import GroupFiles, read_text
 from kubeletpy.stats.node_files import NodeFiles
+from kubeletpy.volumes.on_disk import MeasuredVolume
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +40,12 @@ def make_collector(
     root_dir: str,
     runtime_cgroups: str = "",
     disks: DiskMeter | None = None,
+    claimed: Callable[[], Mapping[str, Sequence[MeasuredVolume]]] = dict,
 ) -> StatsCollector:
     """What collects on this node; make it inside a running event loop and close it.
 
     ``runtime_cgroups`` is --runtime-cgroups. ``disks``: None: one that measures as seldom as
-    volumeStatsAggPeriod asks for.
+    volumeStatsAggPeriod asks for. ``claimed``: volumes that others measure, by uid of the pod.
     """
     groups = group_files(clock)
     names = tree.names if tree is not None else None
@@ -73,6 +75,7 @@ def make_collector(
             disks=disks or DiskMeter(clock, settings.volume_stats_agg_period or 60.0),
             root_dir=root_dir,
             pod_logs_dir=settings.pod_logs_dir,
+            claimed=claimed,
             prefer_runtime=settings.feature_gates.enabled("PodAndContainerStatsFromCRI"),
         )
     )

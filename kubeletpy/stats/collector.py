@@ -28,6 +28,7 @@ from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.stats.pod_files import PodFiles, RunningPod
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.usage import Disks, FsSpace, NodeReading, PodReading, PodRef, Reading, TreeUse
+from kubeletpy.volumes.on_disk import MeasuredVolume
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ class StatsSources:
     root_dir: str
     pod_logs_dir: str
     prefer_runtime: bool = False
+    claimed: Callable[[], Mapping[str, Sequence[MeasuredVolume]]] = dict
+    """Volumes of claims, drivers and disks as they were last measured, by uid of the pod."""
 
 
 class StatsCollector:
@@ -172,7 +175,7 @@ class StatsCollector:
         root = await self._threads.run(space_with_device, self._from.root_dir, at)
         image, containers = await self._runtime_file_systems(at)
         disks = {plan.uid: disk_plan.pod_disk(plan, measured) for plan in plans}
-        return Disks(root, image, containers, disks)
+        return Disks(root, image, containers, disks, self._from.claimed())
 
     def _plan(self, pod: RunningPod) -> disk_plan.PodTrees | None:
         return disk_plan.trees(

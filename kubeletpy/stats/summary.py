@@ -28,6 +28,7 @@ from kubeletpy.stats.usage import (
     Reading,
     TreeUse,
 )
+from kubeletpy.volumes.on_disk import MeasuredVolume
 
 _SUMMED = (
     "cpu_ns",
@@ -134,8 +135,10 @@ def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON
         return found
     if pod.network is not None:
         found["network"] = _network(pod.network)
-    if disk.volumes:
-        found["volume"] = [{**_fs(each.use), "name": each.name} for each in disk.volumes]
+    claimed = disks.claimed.get(ref.uid, ())
+    if disk.volumes or claimed:
+        own = [{**_fs(each.use), "name": each.name} for each in disk.volumes]
+        found["volume"] = [*own, *(_claimed(each) for each in claimed)]
     if disks.root is not None:
         found["ephemeral-storage"] = _fs(ephemeral_storage(pod, disk, disks.root))
     if pod.processes is not None:
@@ -216,6 +219,23 @@ def _fs(use: TreeUse) -> JSON:
         inodesFree=space and space.inodes_free,
         inodes=space and space.inodes,
         inodesUsed=use.inodes,
+    )
+
+
+def _claimed(found: MeasuredVolume) -> JSON:
+    """A volume of a claim, a driver or a disk."""
+    stats, claim, abnormal = found.stats, found.volume.claim, found.stats.abnormal
+    return _present(
+        time=_time(round(found.at * 1e9)),
+        availableBytes=stats.available_bytes,
+        capacityBytes=stats.capacity_bytes,
+        usedBytes=stats.used_bytes,
+        inodesFree=stats.inodes_free,
+        inodes=stats.inodes,
+        inodesUsed=stats.inodes_used,
+        name=found.volume.name,
+        pvcRef=None if claim is None else {"name": claim[1], "namespace": claim[0]},
+        volumeHealthStats=None if abnormal is None else {"abnormal": abnormal},
     )
 
 

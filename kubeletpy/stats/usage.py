@@ -6,9 +6,11 @@ the machine does not report. Must never know where a number comes from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+
+from kubeletpy.volumes.on_disk import MeasuredVolume
 
 UNLIMITED = 1 << 62
 """A limit from which on the kernel means that there is none (v1 writes a large number)."""
@@ -299,3 +301,5 @@ class Disks:
     image: TreeUse | None = None
     containers: TreeUse | None = None
     pods: Mapping[str, PodDisk] = field(default_factory=dict)
+    claimed: Mapping[str, Sequence[MeasuredVolume]] = field(default_factory=dict)
+    """Volumes of claims, drivers and disks, by uid of the pod: measured before."""

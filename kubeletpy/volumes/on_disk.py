@@ -105,3 +105,27 @@ class SetUp:
     block: bool
     group: int | None = None
     """A supplemental group that its PersistentVolume asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume:
+    """A volume that a pod has."""
+
+    uid: str
+    name: str
+    """In the pod's spec."""
+    claim: tuple[str, str] | None
+    """Namespace and name of its PersistentVolumeClaim."""
+    source: str
+    """Who measures it: the driver, ``statfs`` or ``block``."""
+    left: PublishedOnDisk
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredVolume:
+    """A volume, and what was last found of it."""
+
+    volume: MountedVolume
+    stats: VolumeStats
+    at: float
+    """Unix seconds."""

@@ -46,6 +46,7 @@ IDLE_TASKS = {
     "csi-drivers",
     "csi-node",
     "plugins",
+    "volume-usage",
 }
 """What an idle agent runs."""
 MOST_IDLE_TIMERS = 20

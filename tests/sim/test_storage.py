@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.volumes.usage import VolumeMeter
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.csi_wire import mounts_of
 from tests.sim.history import Violation
@@ -26,6 +27,7 @@ from tests.sim.storage_chaos import (
     storage_of,
 )
 from tests.sim.world import World
+from tests.virtual_time import EPOCH
 
 RUNS = 60
 PARTS = 4
@@ -159,6 +161,30 @@ def test_what_must_never_be_is_seen(tmp_path: Path, method: str, where: str, sai
         await driver.ask(method, request)
         with pytest.raises(Violation, match=said):
             world.history.check()
+
+    run(story())
+
+
+def test_how_full_volumes_are_is_known_also_while_a_driver_hangs(tmp_path: Path) -> None:
+    async def story() -> None:
+        world = await _living(tmp_path)
+        assert world.agent is not None
+        meter = world.agent.room(VolumeMeter)
+
+        def claims() -> dict[str, object]:
+            of_pods = meter.of_pods().values()
+            return {each.volume.name: each.volume.claim for of in of_pods for each in of}
+
+        others = {"v-plain-0": ("default", "plain-0"), "plain-inline": None}
+        await asyncio.sleep(1)
+        assert claims() == {"v-stager-0": ("default", "stager-0"), **others}
+        world.drivers["stager"].hang()
+        await asyncio.sleep(300)
+        assert claims() == others, "its deadline has passed, and it is not known any more"
+        assert all(each.at > EPOCH + 200 for of in meter.of_pods().values() for each in of)
+        world.drivers["stager"].heal()
+        await asyncio.sleep(100)
+        assert claims() == {"v-stager-0": ("default", "stager-0"), **others}
 
     run(story())
 

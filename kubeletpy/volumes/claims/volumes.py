@@ -43,7 +43,7 @@ from kubeletpy.volumes.claims.resolve import (
     pv_name,
     resolve,
 )
-from kubeletpy.volumes.on_disk import SetUp
+from kubeletpy.volumes.on_disk import MountedVolume, PublishedOnDisk, SetUp, VolumeStats
 from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
@@ -129,7 +129,7 @@ class ClaimVolumes:
         self._loop = asyncio.get_running_loop()
         self._read_for: dict[str, set[ObjectKey]] = {}
         self._attaching_since: dict[str, float] = {}
-        reporter = Reporter(recorder, metrics, plugins)
+        reporter = self._reporter = Reporter(recorder, metrics, plugins)
         expander = Expander(api, recorder, clock, node_name)
         acts = VolumeActs(expander, reporter.owned)
         self._changed = changed
@@ -143,6 +143,10 @@ class ClaimVolumes:
             in_use_changed=in_use_changed,
         )
         expander.hold = self.operations.hold_expansion
+
+    def on_counted(self, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called when pods have got volumes, or have them no longer."""
+        self._reporter.on_change(tell)
 
     async def run(self) -> None:
         """Take over what an agent before this one has left; call it once."""
@@ -193,6 +197,18 @@ class ClaimVolumes:
         claim = spec.claim["metadata"]
         about = f'persistentvolumeclaim "{claim.get("namespace")}/{claim.get("name")}"'
         return replace(found.wait, object=f'{about}, persistentvolume "{spec.spec_name}"')
+
+    def mounted(self) -> list[MountedVolume]:
+        """All that pods have."""
+        return [
+            MountedVolume(uid, spec.pod_volume, _claim_of(spec), _source(mount.left), mount.left)
+            for uid, spec, mount in self.operations.there()
+        ]
+
+    async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
+        """How full a volume is; None: its plugin does not know. Raises OperationFailed."""
+        plugin = next(each for each in self._plugins if each.name == left.plugin)
+        return await plugin.stats(left)
 
     async def tear_down(self, uid: str) -> None:
         """Take down what a pod has; its containers are gone. Raises OperationFailed."""
@@ -372,6 +388,17 @@ class ClaimVolumes:
     def _known(self, key: ObjectKey) -> Read:
         found = self._objects.known(key)
         return Unread(str(found)) if isinstance(found, ApiError) else found
+
+
+def _claim_of(spec: VolumeSpec) -> tuple[str, str] | None:
+    if spec.claim is None:
+        return None
+    return spec.claim["metadata"]["namespace"], spec.claim["metadata"]["name"]
+
+
+def _source(left: PublishedOnDisk) -> str:
+    """Who measures a volume, as metrics call it."""
+    return left.driver or ("block" if left.mode is Mode.BLOCK else "statfs")
 
 
 def _group(spec: VolumeSpec) -> int | None:

@@ -41,6 +41,10 @@ DIRECTORY_MODE = 0o750
 PROGRAM_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+METERS = 8
+"""Threads that measure volumes, apart from those that mount: a dead server holds them for long."""
+
+
 class InTreePlugin:
     """A kind of volume without driver, staging and expansion; those that have them say so.
 
@@ -56,6 +60,7 @@ class InTreePlugin:
         """``root``: the kubelet's root directory."""
         self.root = Path(os.path.realpath(root))
         self.patient = patient or PatientThreads()
+        self._meters = PatientThreads(METERS)
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -134,9 +139,13 @@ class InTreePlugin:
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
         """What its file system says; of a thread that may hang."""
-        if left.mode is Mode.BLOCK:
-            return None
-        return await self.in_thread(partial(_file_system, left.path), f"statfs of {left.path}")
+        block = left.mode is Mode.BLOCK
+        call = f"{'size' if block else 'statfs'} of {left.path}"
+        look = partial(_block_device if block else _file_system, left.path)
+        try:
+            return await self._meters.run(look)
+        except OSError as error:
+            raise OperationFailed(Outcome.UNCERTAIN, str(error), call=call) from error
 
     def found(self) -> Found:
         """The directories of its volumes in all pods' directories."""
@@ -211,6 +220,14 @@ async def run(program: str, args: Sequence[str], *, call: str, event_word: str =
         raise OperationFailed(
             Outcome.UNCERTAIN, message, event_word=event_word, call=call
         ) from error
+
+
+def _block_device(path: str) -> VolumeStats:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return VolumeStats(capacity_bytes=os.lseek(descriptor, 0, os.SEEK_END))
+    finally:
+        os.close(descriptor)
 
 
 def _file_system(path: str) -> VolumeStats:

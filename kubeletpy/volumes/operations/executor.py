@@ -181,6 +181,16 @@ class VolumeOperations:
             return None
         return volume.pods[uid].published
 
+    def there(self) -> list[tuple[str, VolumeSpec, PodMount]]:
+        """All that pods have for certain, each with the uid of its pod."""
+        return [
+            (demand.uid, spec, volume.pods[demand.uid])
+            for demand in self._demands.values()
+            for spec in demand.specs
+            if (volume := self._actual.get(spec.unique_name)) is not None
+            and is_there(volume, demand.uid)
+        ]
+
     def mounts(self, uid: str) -> list[PodMount]:
         """What a pod has or may have. Also for threads."""
         there = list(self._actual.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
@@ -37,13 +37,22 @@ class Reporter:
     """Events and metrics of operations."""
 
     def __init__(
-        self, recorder: EventRecorder, metrics: VolumeMetrics, plugins: Sequence[VolumePlugin]
+        self,
+        recorder: EventRecorder,
+        metrics: VolumeMetrics,
+        plugins: Sequence[VolumePlugin],
     ) -> None:
+        self._changed: Callable[[], None] = lambda: None
+        self._there: frozenset[tuple[str, str]] = frozenset()
         self._recorder = recorder
         self._metrics = metrics
         self._plugins = {plugin.name: plugin for plugin in plugins}
         self._asked_at: dict[tuple[str, str], float] = {}
         self._counts: dict[str, Counter[str]] = {DESIRED: Counter(), ACTUAL: Counter()}
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called when pods have got volumes, or have them no longer."""
+        self._changed = tell
 
     def ended(
         self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
@@ -76,6 +85,15 @@ class Reporter:
                 key = (demand.uid, spec.unique_name)
                 asked[key] = self._asked_at.get(key, now)
         self._asked_at = asked
+        have = frozenset(
+            (uid, volume.unique_name)
+            for volume in actual.values()
+            for uid, mount in volume.pods.items()
+            if mount.state is Presence.THERE
+        )
+        if have != self._there:
+            self._there = have
+            self._changed()
         there = Counter(
             volume.plugin
             for volume in actual.values()

@@ -24,6 +24,7 @@ from kubeletpy.stats.usage import (
     TreeUse,
     VolumeUse,
 )
+from kubeletpy.volumes.on_disk import MeasuredVolume, MountedVolume, PublishedOnDisk, VolumeStats
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
@@ -129,4 +130,8 @@ def disks() -> Disks:
     """File systems, and what the pod REF has on them."""
     volumes = (VolumeUse("data", use(40, 4), True), VolumeUse("token", use(5, 1), False))
     disk = PodDisk(volumes, {"main": use(20, 2)}, (use(3, 3),))
-    return Disks(SPACE, use(600, 60), use(500, 50), {REF.uid: disk})
+    left = PublishedOnDisk("kubernetes.io/csi", "u", REF.uid, "pv", "/v")
+    volume = MountedVolume(REF.uid, "claimed", ("ns", "data"), "d", left)
+    full = VolumeStats(100, 70, 30, 10, 4, 6, abnormal=False)
+    claimed = {REF.uid: [MeasuredVolume(volume, full, NOW / SECOND)]}
+    return Disks(SPACE, use(600, 60), use(500, 50), {REF.uid: disk}, claimed)

@@ -1,0 +1,74 @@
+"""How full the volumes of claims are: one series for each claim. Numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import Gauge
+
+from kubeletpy.metrics.families import SECONDS, Families
+
+_GAUGES = {
+    "capacity_bytes": "Bytes that the volume has.",
+    "available_bytes": "Bytes that are left in the volume.",
+    "used_bytes": "Bytes that are used in the volume.",
+    "inodes": "Inodes that the volume has.",
+    "inodes_free": "Inodes that are left in the volume.",
+    "inodes_used": "Inodes that are used in the volume.",
+    "health_status_abnormal": "Whether the volume's driver says that it is not well (0 or 1).",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNumbers:
+    """What is known of the volume of one claim; what is missing is not known."""
+
+    namespace: str
+    name: str
+    numbers: Mapping[str, int]
+    """Name of the gauge, without ``kubelet_volume_stats_``."""
+
+
+class VolumeStatsMetrics:
+    """``kubelet_volume_stats_*``, and how long measuring takes."""
+
+    def __init__(self, families: Families) -> None:
+        def gauge(name: str) -> Gauge:
+            full = f"kubelet_volume_stats_{name}"
+            return families.gauge(full, _GAUGES[name], "namespace", "persistentvolumeclaim")
+
+        self.capacity_bytes = gauge("capacity_bytes")
+        self.available_bytes = gauge("available_bytes")
+        self.used_bytes = gauge("used_bytes")
+        self.inodes = gauge("inodes")
+        self.inodes_free = gauge("inodes_free")
+        self.inodes_used = gauge("inodes_used")
+        self.health_status_abnormal = gauge("health_status_abnormal")
+        self._gauges: dict[str, Gauge] = {name: getattr(self, name) for name in _GAUGES}
+        self._shown: set[tuple[str, str, str]] = set()
+        self._seconds = families.histogram(
+            "kubelet_volume_metric_collection_duration_seconds",
+            "Time that measuring one volume took.",
+            "metric_source",
+            buckets=SECONDS,
+        )
+
+    def took(self, source: str, seconds: float) -> None:
+        """One volume was measured."""
+        self._seconds.labels(source).observe(seconds)
+
+    def show(self, claims: Iterable[ClaimNumbers]) -> None:
+        """This is known now; of two that name one claim the first counts."""
+        numbers: dict[tuple[str, str, str], int] = {}
+        seen = set()
+        for claim in claims:
+            of = (claim.namespace, claim.name)
+            if of not in seen:
+                numbers |= {(name, *of): number for name, number in claim.numbers.items()}
+            seen.add(of)
+        for name, *labels in self._shown - numbers.keys():
+            self._gauges[name].remove(*labels)
+        for (name, *labels), number in numbers.items():
+            self._gauges[name].labels(*labels).set(number)
+        self._shown = set(numbers)

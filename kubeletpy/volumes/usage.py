@@ -1,0 +1,155 @@
+"""How full the volumes of claims, drivers and disks are, measured beside everything else.
+
+Nobody who asks waits for a driver or a disk: each volume is measured by a task of its own, the next
+time only when that has ended, and what is known is handed out. A volume is measured when it comes,
+and then once a period and up to half of it again by chance. Source:
+docs/reference/behaviour-storage.md, sr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from kubeletpy.clock import Clock
+from kubeletpy.volumes.on_disk import MeasuredVolume, MountedVolume, PublishedOnDisk, VolumeStats
+from kubeletpy.volumes.operation import OperationFailed
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+"""Volumes of one driver, or of one kind without drivers."""
+
+Key = tuple[str, str]
+"""Pod uid, name of its volume."""
+
+
+class UsageListener(Protocol):
+    """Who is told of measurements."""
+
+    def took(self, source: str, seconds: float) -> None:
+        """One volume was measured."""
+        ...
+
+    def abnormal(self, found: MeasuredVolume) -> None:
+        """A driver says that a volume is not well; told each time that it is measured."""
+        ...
+
+    def measured(self, found: Iterable[MeasuredVolume]) -> None:
+        """What is known of all volumes now."""
+        ...
+
+
+class VolumeMeter:
+    """Measures. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        mounted: Callable[[], Sequence[MountedVolume]],
+        measure: Callable[[PublishedOnDisk], Awaitable[VolumeStats | None]],
+        listener: UsageListener,
+        clock: Clock,
+        *,
+        period: float,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Args:
+        mounted: all that pods have.
+        measure: asks the volume's plugin; raises OperationFailed. None: it does not know.
+        listener: told of what was found.
+        clock: the time of day.
+        period: seconds between two measurements of a volume; not above 0: never.
+        rng: for jitter.
+        """
+        self._mounted = mounted
+        self._measure = measure
+        self._listener = listener
+        self._clock = clock
+        self._period = period
+        self._rng = rng or random.Random()
+        self._known: dict[Key, MeasuredVolume] = {}
+        self._due: dict[Key, float] = {}
+        self._under_way: dict[Key, asyncio.Task[None]] = {}
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(AT_ONCE)
+        )
+        self._changed = asyncio.Event()
+
+    def poke(self) -> None:
+        """Volumes came or went."""
+        self._changed.set()
+
+    def of_pods(self) -> Mapping[str, Sequence[MeasuredVolume]]:
+        """What is known, by pod uid; of memory."""
+        by_pod: dict[str, list[MeasuredVolume]] = {}
+        for (uid, _), found in self._known.items():
+            by_pod.setdefault(uid, []).append(found)
+        return by_pod
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        if self._period <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self._changed.clear()
+                next_at = self._look(loop.time())
+                try:
+                    async with asyncio.timeout_at(next_at):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
+
+    def _look(self, now: float) -> float | None:
+        """Begin what is due; when to look again."""
+        there = {(volume.uid, volume.name): volume for volume in self._mounted()}
+        for key in self._due.keys() - there.keys():
+            del self._due[key]
+        for key, volume in there.items():
+            if key not in self._under_way and self._due.get(key, now) <= now:
+                self._due[key] = now + self._period * self._rng.uniform(1.0, 1.5)
+                task = asyncio.create_task(self._one(key, volume), name="volume usage")
+                self._under_way[key] = task
+                task.add_done_callback(partial(self._ended, key))
+        if gone := self._known.keys() - there.keys():
+            for key in gone:
+                del self._known[key]
+            self._listener.measured(self._known.values())
+        waiting = [due for key, due in self._due.items() if due > now]
+        return min(waiting, default=None)
+
+    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
+        self._changed.set()  # it may be due again
+
+    async def _one(self, key: Key, volume: MountedVolume) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._slots[f"{volume.left.plugin}:{volume.left.driver}"]:
+            begun = loop.time()
+            try:
+                stats = await self._measure(volume.left)
+            except OperationFailed as error:
+                stats = None
+                extra = {"volume": volume.left.spec_name, "why": error.message}
+                log.debug("volume not measured", extra=extra)
+            self._listener.took(volume.source, loop.time() - begun)
+        if key not in self._due:
+            return  # it went meanwhile
+        if stats is None:
+            self._known.pop(key, None)
+        else:
+            found = MeasuredVolume(volume, stats, self._clock.now())
+            self._known[key] = found
+            if stats.abnormal:
+                self._listener.abnormal(found)
+        self._listener.measured(self._known.values())

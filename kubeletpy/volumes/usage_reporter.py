@@ -1,0 +1,68 @@
+"""What metrics and people are told of how full volumes are, and whether they are well.
+
+Source: docs/reference/behaviour-storage.md, sr, ss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kubeletpy.events.reasons import Reason
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.volume_stats import ClaimNumbers, VolumeStatsMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.on_disk import MeasuredVolume, VolumeStats
+
+_NUMBERS = (
+    "capacity_bytes",
+    "available_bytes",
+    "used_bytes",
+    "inodes",
+    "inodes_free",
+    "inodes_used",
+)
+
+
+class UsageReporter:
+    """Implements :class:`kubeletpy.volumes.usage.UsageListener`."""
+
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        metrics: VolumeStatsMetrics,
+        pod: Callable[[str], Pod | None],
+        *,
+        health: bool,
+    ) -> None:
+        """``pod`` finds one by uid; ``health`` is the feature gate CSIVolumeHealth."""
+        self._recorder = recorder
+        self._metrics = metrics
+        self._pod = pod
+        self._health = health
+
+    def took(self, source: str, seconds: float) -> None:
+        """One volume was measured."""
+        self._metrics.took(source, seconds)
+
+    def abnormal(self, found: MeasuredVolume) -> None:
+        """A driver says that a volume is not well."""
+        pod = self._pod(found.volume.uid)
+        if self._health and pod is not None:
+            text = f"Volume {found.volume.name}: {found.stats.message}"
+            self._recorder.event(
+                pod_reference(pod), WARNING, Reason.VOLUME_CONDITION_ABNORMAL, text
+            )
+
+    def measured(self, found: Iterable[MeasuredVolume]) -> None:
+        """What is known of all volumes now."""
+        self._metrics.show(
+            ClaimNumbers(*each.volume.claim, self._numbers(each.stats))
+            for each in found
+            if each.volume.claim is not None
+        )
+
+    def _numbers(self, stats: VolumeStats) -> dict[str, int]:
+        known = {name: getattr(stats, name) for name in _NUMBERS}
+        if self._health and stats.abnormal is not None:
+            known["health_status_abnormal"] = int(stats.abnormal)
+        return {name: value for name, value in known.items() if value is not None}
