@@ -16,6 +16,8 @@ from tests.integration.storage.driver import DriverProcess
 from tools.env.process import run
 from tools.env.waiting import NotReadyError
 
+CLASS = "by-hand"
+"""Of all claims: it lets them grow."""
 BY_DEFAULT = {"attachRequired": False, "fsGroupPolicy": "File"}
 """What CSIDriver objects of tests say."""
 
@@ -26,6 +28,8 @@ class Storage:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.drivers: list[DriverProcess] = []
+        grows = {"provisioner": "kubernetes.io/no-provisioner", "allowVolumeExpansion": True}
+        node.api.create("storageclasses", "", {"metadata": {"name": CLASS}, **grows})
 
     @property
     def registry(self) -> Path:
@@ -78,7 +82,7 @@ class Storage:
         wants = {
             "accessModes": list(modes),
             "volumeName": volume,
-            "storageClassName": "",
+            "storageClassName": CLASS,
             "resources": {"requests": {"storage": size}},
             **{key: value for key, value in spec.items() if key == "volumeMode"},
         }
@@ -89,6 +93,7 @@ class Storage:
             "accessModes": list(modes),
             "capacity": {"storage": size},
             "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": CLASS,
             "claimRef": {
                 "namespace": namespace,
                 "name": name,
