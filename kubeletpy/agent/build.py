@@ -41,6 +41,7 @@ from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.dra.manager import ClaimManager
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import (
@@ -81,6 +82,7 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.steps.cgroup import PodCgroup
+from kubeletpy.podworkers.steps.claims import Claims
 from kubeletpy.podworkers.steps.directories import Directories
 from kubeletpy.podworkers.steps.mirror import MirrorPod
 from kubeletpy.podworkers.steps.network import NetworkGate
@@ -247,6 +249,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         handler=handlers.handler,
     )
 
+    claims = ClaimManager()
     directories = PodDirectories(
         pods_dir,
         release=storage.volumes.release_orphan,
@@ -347,7 +350,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         root_dir=str(root),
         settings=rules,
         # what containers are made with besides their spec, in this order
-        providers=(storage.environment, mounts),
+        providers=(storage.environment, mounts, claims),
         runtime_handler=user_namespaces.checked(handlers.handler),
         cgroup_parent=cgroup_parent,
         user_namespace=user_namespaces.of,
@@ -447,6 +450,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         Directories(pods_dir, recorder),
         Volumes(storage.volumes, recorder),
         PullSecrets(kube_api, recorder),
+        Claims(claims, recorder, clock),
         Probes(probes),
         RuntimeSync(
             runtime,

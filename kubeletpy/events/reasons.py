@@ -36,6 +36,7 @@ class Reason(StrEnum):
     FAILED_MOUNT = "FailedMount"
     FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement"
     FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus"
+    FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources"
     FAILED_POST_START_HOOK = "FailedPostStartHook"
     FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
     FAILED_REMOVE_POD_CONTAINER = "FailedRemovePodContainer"

@@ -29,6 +29,7 @@ class WaitKind(StrEnum):
     RUNTIME_CALL = "runtime call"
     NETWORK = "network"
     VOLUME = "volume"
+    CLAIM = "resource claim"
     CGROUP = "cgroup"
     DIRECTORY = "directory"
     STOP = "stop"

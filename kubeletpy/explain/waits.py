@@ -27,6 +27,7 @@ from kubeletpy.trace.names import Call, Name, Step
 _STEP_KINDS = {
     Step.NETWORK: WaitKind.NETWORK,
     Step.VOLUMES: WaitKind.VOLUME,
+    Step.CLAIMS: WaitKind.CLAIM,
     Step.CGROUP: WaitKind.CGROUP,
     Step.DIRECTORIES: WaitKind.DIRECTORY,
     Step.KILL: WaitKind.STOP,

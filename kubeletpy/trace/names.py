@@ -19,6 +19,7 @@ class Step(StrEnum):
     DIRECTORIES = "directories"
     VOLUMES = "volumes"
     PULL_SECRETS = "pull secrets"
+    CLAIMS = "resource claims"
     PROBES = "probes"
     RUNTIME = "runtime sync"
     KILL = "kill"

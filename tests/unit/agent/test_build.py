@@ -137,6 +137,7 @@ async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
         Step.DIRECTORIES,
         Step.VOLUMES,
         Step.PULL_SECRETS,
+        Step.CLAIMS,
         Step.PROBES,
         Step.RUNTIME,
     ]

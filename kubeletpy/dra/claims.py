@@ -1,0 +1,128 @@
+"""Which resource claims a pod uses, and whether one may be prepared for it. Pure.
+
+Source: docs/reference/behaviour-resources.md, ru.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubeletpy.api import types as api
+from kubeletpy.pods.pod import Pod
+
+
+class ClaimProblem(Exception):
+    """A pod's claims cannot be prepared (now); the text is for its owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """One claim of a pod.
+
+    Attributes:
+        name: in ``spec.resourceClaims``; empty: the claim made for its extended resources.
+        claim: name of the ResourceClaim object.
+        owned: made for this pod alone, of a template or for its extended resources: the object
+            must be controlled by it.
+    """
+
+    name: str
+    claim: str
+    owned: bool = False
+
+
+def uses_claims(pod: Pod) -> bool:
+    """Whether a pod has claims, be their names known or not."""
+    return bool(pod.spec.get("resourceClaims") or pod.status.get("extendedResourceClaimStatus"))
+
+
+def uses(pod: Pod) -> tuple[ClaimUse, ...]:
+    """The claims of a pod.
+
+    A template that asks for nothing has an entry without a claim's name, and counts for nothing.
+
+    Raises:
+        ClaimProblem: the claim of a template is not made yet, or an entry names nothing.
+    """
+    made = {each.get("name"): each for each in pod.status.get("resourceClaimStatuses") or ()}
+    found: list[ClaimUse] = []
+    for entry in pod.spec.get("resourceClaims") or ():
+        name = entry.get("name") or ""
+        if claim := entry.get("resourceClaimName"):
+            found.append(ClaimUse(name, claim))
+        elif not entry.get("resourceClaimTemplateName"):
+            raise ClaimProblem(
+                f"pod claim {name}: it has neither resourceClaimName nor resourceClaimTemplateName"
+            )
+        elif name not in made:
+            raise ClaimProblem(
+                f"pod claim {name}: no ResourceClaim has been made of the template "
+                f"{entry['resourceClaimTemplateName']} yet"
+            )
+        elif claim := made[name].get("resourceClaimName"):
+            found.append(ClaimUse(name, claim, owned=True))
+    extended = (pod.status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    if extended:
+        found.append(ClaimUse("", extended, owned=True))
+    return tuple(found)
+
+
+def container_uses(pod: Pod, container: api.Container) -> bool:
+    """Whether a container gets devices of claims."""
+    if (container.get("resources") or {}).get("claims"):
+        return True
+    return bool(extended_requests(pod, container["name"]))
+
+
+def extended_requests(pod: Pod, container: str) -> tuple[str, ...]:
+    """The requests of the pod's own claim that stand for extended resources of a container."""
+    status = pod.status.get("extendedResourceClaimStatus") or {}
+    return tuple(
+        each.get("requestName") or ""
+        for each in status.get("requestMappings") or ()
+        if each.get("containerName") == container
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """A claim that may be prepared.
+
+    Attributes:
+        drivers: those that have devices in the allocation, in its order.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    drivers: tuple[str, ...]
+
+
+def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
+    """What is to be prepared of a ResourceClaim object for this pod.
+
+    Raises:
+        ClaimProblem: it is not the pod's, not reserved for it or not allocated.
+    """
+    metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
+    who = f"ResourceClaim {pod.namespace}/{use.claim}"
+    if use.owned and not _controlled_by(metadata, pod):
+        raise ClaimProblem(f"{who} was not made for this pod: the pod does not control it")
+    reserved: Sequence[Mapping[str, Any]] = status.get("reservedFor") or ()
+    if not any(each.get("uid") == pod.uid for each in reserved):
+        raise ClaimProblem(f"{who} is not reserved for this pod")
+    allocation = status.get("allocation")
+    if not allocation:
+        raise ClaimProblem(f"{who} is not allocated")
+    results = (allocation.get("devices") or {}).get("results") or ()
+    drivers = dict.fromkeys(each.get("driver") or "" for each in results)
+    return Allocated(metadata.get("uid") or "", use.claim, pod.namespace, tuple(drivers))
+
+
+def _controlled_by(metadata: Mapping[str, Any], pod: Pod) -> bool:
+    return any(
+        owner.get("controller") and owner.get("uid") == pod.uid
+        for owner in metadata.get("ownerReferences") or ()
+    )

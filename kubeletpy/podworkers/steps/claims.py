@@ -1,0 +1,59 @@
+"""The resource claims of a pod: prepared before its sandbox, given back when the pod has ended."""
+
+from __future__ import annotations
+
+from kubeletpy.clock import Clock
+from kubeletpy.dra.claims import ClaimProblem, uses_claims
+from kubeletpy.dra.manager import ClaimManager
+from kubeletpy.events.reasons import Reason
+from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.sandbox_changed import decide_sandbox
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.trace.names import Step
+
+FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
+"""The wait after a failure doubles. The kubelet tries again with the next sync, a minute later."""
+
+
+class Claims(SyncStep):
+    """Asks the claim manager. Waits between tries are each pod's own."""
+
+    name = Step.CLAIMS
+
+    def __init__(self, claims: ClaimManager, recorder: EventRecorder, clock: Clock) -> None:
+        self._claims = claims
+        self._recorder = recorder
+        self._clock = clock
+        self._waits: dict[str, float] = {}
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Prepare them for a sandbox that is to be made; one that is there has them."""
+        pod = sync.pod
+        if not uses_claims(pod) or not decide_sandbox(pod, sync.status).create:
+            return None
+        try:
+            await self._claims.prepare(pod)
+        except ClaimProblem as error:
+            message = f"Failed to prepare dynamic resources: {error}"
+            self._recorder.event(
+                pod_reference(pod), WARNING, Reason.FAILED_PREPARE_DYNAMIC_RESOURCES, message
+            )
+            return self._again(pod, message)
+        self._waits.pop(pod.uid, None)
+        return None
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """Give them back; what is not given back keeps the pod in the API."""
+        try:
+            await self._claims.unprepare(pod)
+        except ClaimProblem as error:
+            return self._again(pod, f"Failed to give back dynamic resources: {error}")
+        self._waits.pop(pod.uid, None)
+        return None
+
+    def _again(self, pod: Pod, message: str) -> SyncOutcome:
+        wait = self._waits.get(pod.uid, FIRST_RETRY_S)
+        self._waits[pod.uid] = min(wait * 2, LAST_RETRY_S)
+        return SyncOutcome(error=message, retry_at=self._clock.now() + wait, waiting=True)

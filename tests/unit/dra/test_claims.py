@@ -1,0 +1,116 @@
+"""Which claims a pod uses, and which of them may be prepared for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.dra.claims import (
+    Allocated,
+    ClaimProblem,
+    ClaimUse,
+    allocated,
+    container_uses,
+    uses,
+    uses_claims,
+)
+from kubeletpy.pods.pod import Pod
+from tests.unit.podworkers.builders import pod_object
+
+TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "t"}
+EXTENDED = {
+    "resourceClaimName": "web-extended",
+    "requestMappings": [
+        {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "r0"}
+    ],
+}
+
+
+def pod(*claims: Any, **status: Any) -> Pod:
+    obj = pod_object(resourceClaims=list(claims))
+    obj["status"] = status
+    return Pod(obj)
+
+
+def made(name: str | None) -> list[Any]:
+    return [{"name": "gpu"} if name is None else {"name": "gpu", "resourceClaimName": name}]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (pod(), ()),
+        (pod({"name": "gpu", "resourceClaimName": "c"}), (ClaimUse("gpu", "c"),)),
+        (
+            pod(TEMPLATE, resourceClaimStatuses=made("web-gpu-1")),
+            (ClaimUse("gpu", "web-gpu-1", owned=True),),
+        ),
+        (pod(TEMPLATE, resourceClaimStatuses=made(None)), ()),
+        (pod(extendedResourceClaimStatus=EXTENDED), (ClaimUse("", "web-extended", owned=True),)),
+    ],
+)
+def test_claims_of_a_pod(given: Pod, expected: tuple[ClaimUse, ...]) -> None:
+    assert uses(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (pod(TEMPLATE), "no ResourceClaim has been made of the template t"),
+        (pod({"name": "gpu"}), "neither"),
+    ],
+)
+def test_claims_without_a_name(given: Pod, why: str) -> None:
+    assert uses_claims(given)
+    with pytest.raises(ClaimProblem, match=why):
+        uses(given)
+
+
+def test_containers_with_devices() -> None:
+    bare: Any = {"name": "main"}
+    asking: Any = {"name": "side", "resources": {"claims": [{"name": "gpu"}]}}
+    assert not container_uses(pod(TEMPLATE), bare)
+    assert container_uses(pod(TEMPLATE), asking)
+    assert container_uses(pod(extendedResourceClaimStatus=EXTENDED), bare)
+
+
+OWNER = {"uid": "uid-web", "controller": True}
+RESULTS = [
+    {"driver": "a.example.com", "request": "r0"},
+    {"driver": "b.example.com", "request": "r1"},
+    {"driver": "a.example.com", "request": "r2"},
+]
+
+
+def claim(**changes: Any) -> dict[str, Any]:
+    status = {
+        "reservedFor": [{"uid": "other"}, {"uid": "uid-web"}],
+        "allocation": {"devices": {"results": RESULTS}},
+    }
+    metadata = {"uid": "claim-uid", "ownerReferences": changes.pop("owners", [OWNER])}
+    return {"metadata": metadata, "status": {**status, **changes}}
+
+
+def test_a_claim_that_may_be_prepared() -> None:
+    found = allocated(pod(), ClaimUse("gpu", "c", owned=True), claim())
+    assert found == Allocated("claim-uid", "c", "default", ("a.example.com", "b.example.com"))
+
+
+@pytest.mark.parametrize(
+    ("use", "given", "why"),
+    [
+        (ClaimUse("g", "c", owned=True), claim(owners=[]), "does not control it"),
+        (ClaimUse("g", "c", owned=True), claim(owners=[{"uid": "uid-web"}]), "does not control"),
+        (ClaimUse("g", "c"), claim(reservedFor=[{"uid": "x"}]), "is not reserved for this pod"),
+        (ClaimUse("g", "c"), claim(reservedFor=None), "is not reserved for this pod"),
+        (ClaimUse("g", "c"), claim(allocation=None), "is not allocated"),
+    ],
+)
+def test_claims_that_may_not(use: ClaimUse, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ClaimProblem, match=why):
+        allocated(pod(), use, given)
+
+
+def test_a_shared_claim_needs_no_owner() -> None:
+    assert allocated(pod(), ClaimUse("g", "c"), claim(owners=[])).name == "c"
