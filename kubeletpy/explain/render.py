@@ -29,7 +29,7 @@ class Paint:
         self._on = colours
 
     def __call__(self, code: str, text: str) -> str:
-        return f"{code}{text}{_RESET}" if self._on and text else text
+        return f"{code}{text}{_RESET}" if self._on and code else text
 
 
 def pods(lines: Sequence[View], *, colours: bool = False) -> str:

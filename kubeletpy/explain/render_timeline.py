@@ -122,9 +122,10 @@ def _svg_chapter(chapter: Chapter, top: int, row: int, left: int, wide: int) -> 
         x = left + bar.start / scale * wide
         length = (bar.end - bar.start) / scale * wide
         colour = _FAILED if bar.error else _COLOURS.get(bar.name, _OTHER)
-        label = escape(_cut(one_line(f"{bar.name} {bar.detail}"), 46))
+        name = one_line(f"{bar.name} {bar.detail}")
+        label = escape(_cut(name, 46))
         took = milliseconds(bar.end - bar.start) + ("…" if bar.going_on else "")
-        hint = escape(one_line(f"{bar.name} {bar.detail}: {took} {bar.error}"))
+        hint = escape(one_line(f"{name}: {took} {bar.error}"))
         parts.append(f'<text x="{8 + 14 * bar.depth}" y="{y + 13}">{label}</text>')
         parts.append(
             f'<rect x="{x:.1f}" y="{y + 3}" width="{max(length, 1):.1f}" height="{row - 6}" '

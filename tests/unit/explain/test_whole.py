@@ -1,0 +1,342 @@
+"""Whole explanations, as they are read: of a pod that starts, and of one that ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import pytest
+
+from kubeletpy.explain import render
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.gather import explain, line
+from kubeletpy.explain.model import Action, PodLine, WorkerState, WorkerView
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import HistoryEntry
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.report import Finding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.trace.names import Call, Step
+from tests.unit.explain.facts import (
+    NOW,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
+from tests.unit.podworkers.builders import make_pod, make_static
+
+S = 10**9
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of day are those of the reader's zone."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def text(found: PodFacts, *, colours: bool = False) -> str:
+    return render.pod(json.loads(json.dumps(asdict(explain(found)))), colours=colours)
+
+
+def exit_record(name: str, attempt: int, code: int, began: float, ended: float) -> ContainerStatus:
+    return ContainerStatus(
+        f"{name}{attempt}", name, ContainerState.EXITED, exit_code=code, restart_count=attempt,
+        reason="Completed" if code == 0 else "Error", started_at=int(began * S),
+        finished_at=int(ended * S),
+    )  # fmt: skip
+
+
+def starting() -> PodFacts:
+    """The sidecar runs, one container is not ready, one keeps ending, one is being pulled."""
+    pod = make_pod(
+        initContainers=[
+            {"name": "schema", "image": "db:1"},
+            {"name": "proxy", "image": "proxy:2", "restartPolicy": "Always"},
+        ],
+        containers=[
+            {"name": "main", "image": "web:3", "readinessProbe": {}, "startupProbe": {}},
+            {"name": "jobs", "image": "jobs:4"},
+        ],
+        ephemeralContainers=[{"name": "debug", "image": "tools:5"}],
+    )
+    succeeded = {"exitCode": 0, "reason": "Completed", "containerID": "c://schema0"}
+    status = not_ready(
+        running(ready=False, restartCount=1),
+        waiting("CrashLoopBackOff", "jobs", restartCount=2),
+        phase="Running",
+        podIPs=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+        initContainerStatuses=[
+            {"name": "schema", "state": {"terminated": succeeded}, "ready": True},
+            running("proxy", restartCount=0),
+        ],
+        ephemeralContainerStatuses=[exited(2, "debug", restartCount=0)],
+    )
+    bad, ok = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
+    return facts(
+        pod,
+        status=status,
+        worker={"running": Stage.SYNC},
+        runtime=PodRuntimeStatus(
+            pod.uid,
+            "web",
+            "default",
+            containers=(
+                exit_record("schema", 0, 0, NOW - 25, NOW - 24.5),
+                exit_record("jobs", 0, 3, NOW - 20, NOW - 18),
+                exit_record("jobs", 1, 4, NOW - 8, NOW - 7),
+                replace(exit_record("jobs", 2, 5, 0, NOW - 6), message="no such\nfile"),
+            ),
+        ),
+        start_errors={"jobs": StartError("CrashLoopBackOff", "back-off 20s", NOW + 14)},
+        history=(
+            HistoryEntry(NOW - 29, Decision("create sandbox, attempt 0", "the pod has none")),
+            HistoryEntry(NOW - 28, Decision("start container main", "it does not exist"), 2, NOW),
+            HistoryEntry(NOW - 27, Decision("sync failed", "no answer", failed=True)),
+            HistoryEntry(
+                NOW - 26, Decision("sync failed", "no answer yet", failed=True), 3, NOW - 9
+            ),
+        ),
+        probes=ProbeResults(startup={"main": ok}, readiness={"main": bad}),
+        probe_reports=(
+            ProbeReport("main", ProbeKind.READINESS, bad, Finding(bad, "503"), 98.0, 2, 3, 101.0),
+            ProbeReport("main", ProbeKind.STARTUP, ok, Finding(ok), 95.0, 1, 1),
+            ProbeReport("proxy", ProbeKind.LIVENESS, ok, Finding(bad, "slow"), 90.0, 2, 3, 100.0),
+            ProbeReport("jobs", ProbeKind.LIVENESS, None, Finding(None, "no such command"), 99.0),
+            ProbeReport("debug", ProbeKind.LIVENESS, None),
+        ),
+        trace=doing(Call.PULL_IMAGE, "tools:5", 5.0, 60.0),
+    )
+
+
+def ending() -> PodFacts:
+    """A static pod that was told to end 7 s ago; the API does not take its status."""
+    return facts(
+        make_static(),
+        worker={"terminating_at": NOW - 7, "grace": 30},
+        status=not_ready(running(ready=False), phase="Running", podIPs=[]),
+        trace=doing(Call.STOP_CONTAINER, "main", 6.5, 30.0),
+        last_sync=failed(Step.KILL, "context deadline exceeded", Stage.TERMINATING),
+        next_sync_at=None,
+        write_problem=WriteProblem(NOW - 70, "connection refused", 4),
+    )
+
+
+def unknown() -> PodFacts:
+    """No worker has it."""
+    return replace(
+        facts(make_static(), status=not_ready()),
+        record=None, runtime_error="no such socket", name_holder="uid-old", awaits_admission=True,
+        next_sync_at=None,
+    )  # fmt: skip
+
+
+STARTING = """\
+default/web: running, not ready: image tools:5 is being pulled for 5s
+
+  Worker     syncing for 30s, a sync runs
+  Next look  in 42s, or when something happens
+  Status     Running, not Ready
+  Address    10.0.0.1, fd00::1
+  UID        uid-web
+
+Waits for
+  image pull     tools:5  for 5s, until 22:15:55 (in 55s)  pull image
+  crash backoff  jobs     until 22:15:14 (in 14s)          CrashLoopBackOff: back-off 20s
+  probe          main     for 20s                          its readiness probe fails: 503
+
+Is doing
+  pull image  tools:5  for 5s  at most until 22:15:55
+
+Containers
+  schema  init       terminated Completed (0)  ready      0 restarts  db:1
+  proxy   sidecar    running for 20s           ready      0 restarts  proxy:2
+  main    container  running for 20s           not ready  1 restart   web:3
+  jobs    container  waiting CrashLoopBackOff  not ready  2 restarts  jobs:4
+  debug   ephemeral  terminated Error (2)      not ready  0 restarts  tools:5
+
+Probes
+  main   readiness  counts as failure  last failure          2s ago   next in 1s  503
+  main   startup    counts as success  last success          5s ago
+  proxy  liveness   counts as success  last failure, 2 of 3  10s ago  next now    slow
+  jobs   liveness                      last error, 0 of 1    1s ago               no such command
+  debug  liveness                      not run yet
+
+Ended runs
+  jobs    run 3  exit code 5 Error      6s ago               no such file
+  jobs    run 2  exit code 4 Error      7s ago   after 1s
+  jobs    run 1  exit code 3 Error      18s ago  after 2s
+  debug          exit code 2 Error      20s ago  after 0s
+  schema  run 1  exit code 0 Completed  24s ago  after 0.5s
+
+Last errors
+  9s ago   3 times  sync failed  no answer yet
+  27s ago           sync failed  no answer
+
+Last decisions
+  now      2 times  start container main       it does not exist
+  29s ago           create sandbox, attempt 0  the pod has none
+"""
+
+ENDING = """\
+default/static: terminating for 7s: container main has not ended 6.5s after being asked to; \
+it is killed in 24s
+
+  Worker     terminating for 7s, grace period 30s
+  Status     Running, not Ready
+  UID        uid-static (static pod)
+
+Waits for
+  grace period  main        for 6.5s, until 22:15:23 (in 24s)  StopContainer
+  stop                      for 3s                             context deadline exceeded
+  API write     pod status  for 1m10s                          connection refused (tried 4 times)
+
+Is doing
+  StopContainer  main  for 6.5s  at most until 22:15:23
+
+Containers
+  main  container  running for 20s  not ready  0 restarts  img
+"""
+
+UNKNOWN = """\
+default/static: not started: the container runtime can't be used: no such socket
+
+  Worker     none
+  Status     Pending, not Ready
+  Address    10.0.0.1
+  UID        uid-static (static pod)
+
+Waits for
+  runtime                      no such socket
+  static name  default/static  the static pod of the same name before it (uid uid-old) still ends
+  admission                    whether it may run here is not decided yet: \
+other pods give way, or the API is asked
+
+Containers
+  main  container  waiting  not ready  0 restarts  img
+"""
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [(starting(), STARTING), (ending(), ENDING), (unknown(), UNKNOWN)],
+    ids=["starting", "ending", "unknown"],
+)
+def test_the_whole_text(found: PodFacts, shown: str) -> None:
+    assert text(found) == shown
+
+
+def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
+    coloured = text(ending(), colours=True)
+    heads = [each for each in coloured.split("\n") if "\x1b" in each]
+    assert heads == [
+        "\x1b[1mdefault/static\x1b[0m: \x1b[31mterminating for 7s: container main has not ended "
+        "6.5s after being asked to; it is killed in 24s\x1b[0m",
+        "\x1b[1mWaits for\x1b[0m",
+        "\x1b[1mIs doing\x1b[0m",
+        "\x1b[1mContainers\x1b[0m",
+    ]
+    for code in ("\x1b[1m", "\x1b[31m", "\x1b[0m"):
+        coloured = coloured.replace(code, "")
+    assert coloured == ENDING
+    assert "\x1b[32mrunning and ready, for 20s\x1b[0m" in text(facts(), colours=True)
+
+
+def test_all_pods_in_columns() -> None:
+    lines = [json.loads(json.dumps(asdict(line(each)))) for each in (facts(), unknown())]
+    assert render.pods(lines) == (
+        "default/web     running and ready, for 20s\n"
+        "default/static  not started: the container runtime can't be used: no such socket\n"
+    )
+    assert render.pods(lines, colours=True) == (
+        "default/web     running and ready, for 20s\n"
+        "default/static  \x1b[31mnot started: the container runtime can't be used: no such socket"
+        "\x1b[0m\n"
+    )
+    lines[1]["verdict"] = 301 * "x"
+    assert render.pods(lines).endswith(f"  {299 * 'x'}…\n")
+
+
+def test_the_newest_of_each_list_are_shown() -> None:
+    records = [exit_record("main", n, 1, n, n + 0.5) for n in range(1, 9)]
+    history = [
+        HistoryEntry(NOW - n, Decision(f"{'error' if failed else 'decision'} {n}", "", failed))
+        for n in range(20, 0, -1)
+        for failed in (True, False)
+    ]
+    runtime = PodRuntimeStatus("uid", "web", "default", containers=tuple(records))
+    shown = text(facts(runtime=runtime, history=tuple(history)))
+    found = [each.split() for each in shown.split("\n")]
+    assert [row[1:3] for row in found if row[:1] == ["main"] and row[1] == "run"] == [
+        ["run", str(n + 1)] for n in range(8, 2, -1)
+    ]
+    assert [row[-1] for row in found if "error" in row] == [str(n) for n in range(1, 6)]
+    assert [row[-1] for row in found if "decision" in row] == [str(n) for n in range(1, 13)]
+
+
+def test_the_whole_explanation() -> None:
+    """What the socket gives besides what the text shows."""
+    found = explain(starting())
+    assert (found.at, found.phase, found.ready, found.healthy, found.static) == (
+        NOW, "Running", False, False, False,
+    )  # fmt: skip
+    assert found.worker == WorkerView(
+        state=WorkerState.SYNCING,
+        since=NOW - 30,
+        stage="sync",
+        grace=None,
+        next_sync_at=NOW + 42,
+        last_sync_at=None,
+        last_error="",
+    )
+    assert [(one.id, one.exit_code, one.message) for one in found.containers] == [
+        ("", 0, ""),
+        ("proxy", None, ""),
+        ("main", None, ""),
+        ("", None, ""),
+        ("", 2, ""),
+    ]
+    assert found.actions == (
+        Action(what=Call.PULL_IMAGE, subject="tools:5", since=NOW - 5, until=NOW + 55),
+    )
+    assert [one.last_at for one in found.decisions] == [None, NOW]
+    assert explain(ending()).worker == WorkerView(
+        state=WorkerState.TERMINATING,
+        since=NOW - 7,
+        stage="",
+        grace=30,
+        next_sync_at=None,
+        last_sync_at=NOW - 3,
+        last_error="context deadline exceeded",
+    )
+    assert explain(unknown()).worker == WorkerView(
+        state=WorkerState.NONE,
+        since=None,
+        stage="",
+        grace=None,
+        next_sync_at=None,
+        last_sync_at=None,
+        last_error="",
+    )
+    assert line(ending()) == PodLine(
+        namespace="default",
+        name="static",
+        uid="uid-static",
+        state=WorkerState.TERMINATING,
+        healthy=False,
+        verdict="terminating for 7s: container main has not ended 6.5s after being asked to; it is "
+        "killed in 24s",
+    )

@@ -1,0 +1,246 @@
+"""Whole waterfalls as they are drawn: each span where it began, as long as it took."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from kubeletpy.explain import render_timeline
+from kubeletpy.explain.model import Exit
+from kubeletpy.explain.timeline import Bar, Timeline, timeline
+from kubeletpy.trace.model import Chapter, PodTrace, Span
+from kubeletpy.trace.names import Call, Step
+
+OFFSET = 1000.0
+IMAGE = "registry.example/team/a-long-image-name:1.2.3"
+
+
+def whole() -> Timeline:
+    """A pod seen at 9.5 s, taken up at 10 s, Ready at 12 s, that ends since 13 s; it is 15 s."""
+    trace = PodTrace(
+        "uid", "default", "web", 10.0, Chapter.END, ready_at=12.0, ended_at=15.0, dropped=2
+    )
+    trace.start = [
+        Span(Step.VOLUMES, "", 10.0, 10.02),
+        Span(Step.RUNTIME, "", 10.02, 11.9),
+        Span(Call.START_PLACE, "", 10.02, 10.32),
+        Span(Call.LOOK_UP_IMAGE, "in the place", 10.12, 10.32),
+        Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.32, 11.02),
+        Span(Call.PULL_IMAGE, IMAGE, 10.4, 11.4, "401 <no>"),
+        Span(Call.WRITE_STATUS, "Running", 11.9, 11.9),
+    ]
+    trace.end = [
+        Span(Step.KILL, "", 13.0, 14.75),
+        Span(Call.PRE_STOP, "main", 13.0, 13.25),
+        Span(Call.STOP_CONTAINER, "main", 13.25, 14.5),
+        Span(Call.STOP_POD_SANDBOX, "", 14.5, 14.75),
+    ]
+    trace.open[7] = Span(Call.REMOVE_CGROUP, "", 14.75)
+    inits = [Exit("schema", 0, 0, "", "", OFFSET + 11.1, OFFSET + 11.3)]
+    return timeline(trace, OFFSET, OFFSET + 9.5, 15.0, inits)
+
+
+WIDE = """\
+default/web  start: 2500 ms from first sight to the Ready status being written \
+(2 more spans were not kept)
+  wait for its worker                         +0.0 ms    500 ms │██████▊                           │
+  volumes                                     +500 ms     20 ms │      █▏                          │
+  wait for a place to start in                +520 ms    300 ms │       ████▏                      │
+    look image up in the place                +620 ms    200 ms │        ███▏                      │
+  RunPodSandbox attempt 0                     +820 ms    700 ms │           █████████▋             │
+  pull image registry.example/team/a-long…    +900 ms   1000 ms │            █████████████▉        │
+                                                                401 <no>
+  init container runs schema                 +1600 ms    200 ms │                     ███▌         │
+  write status Running                       +2400 ms    0.0 ms │                                ▊ │
+
+default/web  end: 2000 ms from the first stop to the pod being done with
+  kill                    +0.0 ms   1750 ms │███████████████████████████████████████████████▎      │
+    preStop hook main     +0.0 ms    250 ms │██████▊                                               │
+    StopContainer main    +250 ms   1250 ms │      ██████████████████████████████████▌             │
+    StopPodSandbox       +1500 ms    250 ms │                                        ███████▎      │
+  remove cgroup          +1750 ms   250 ms… │                                               ███████│
+"""
+"""34 columns are 2500 ms, then 54 are 2000 ms; the last cell of a bar is in eighths."""
+
+NARROW = """\
+default/web  start: 2500 ms from first sight to the Ready status being written \
+(2 more spans were not kept)
+  wait for its worker     +0.0 ms    500 ms │██▊           │
+  volumes                 +500 ms     20 ms │  ▉           │
+  wait for a place to…    +520 ms    300 ms │  ██▋         │
+    look image up in …    +620 ms    200 ms │   █▋         │
+  RunPodSandbox attem…    +820 ms    700 ms │    ████▌     │
+  pull image registry…    +900 ms   1000 ms │     █████▋   │
+                                            401 <no>
+  init container runs…   +1600 ms    200 ms │         █▏   │
+  write status Running   +2400 ms    0.0 ms │             ▋│
+
+default/web  end: 2000 ms from the first stop to the pod being done with
+  kill                    +0.0 ms   1750 ms │████████████▎ │
+    preStop hook main     +0.0 ms    250 ms │█▊            │
+    StopContainer main    +250 ms   1250 ms │ █████████▌   │
+    StopPodSandbox       +1500 ms    250 ms │          ██▎ │
+  remove cgroup          +1750 ms   250 ms… │            ██│
+"""
+"""What is left for names is 20 columns, for bars 14."""
+
+DRAWN = """\
+svg 1140 360 0 0 1140 360 sans-serif 12
+rect 1140 360 white
+text 8 22 bold | default/web start: 2500 ms from first sight to the Ready status being written \
+(2 more spans were not kept)
+line 330.0 36 330.0 180 #ddd
+text 330.0 193 #777 middle | 0.0 ms
+line 505.0 36 505.0 180 #ddd
+text 505.0 193 #777 middle | 625 ms
+line 680.0 36 680.0 180 #ddd
+text 680.0 193 #777 middle | 1250 ms
+line 855.0 36 855.0 180 #ddd
+text 855.0 193 #777 middle | 1875 ms
+line 1030.0 36 1030.0 180 #ddd
+text 1030.0 193 #777 middle | 2500 ms
+text 8 49 | wait for its worker
+rect 330.0 39 140.0 12 #9d9da1
+title | wait for its worker: 500 ms
+text 474.0 49 | 500 ms
+text 8 67 | volumes
+rect 470.0 57 5.6 12 #9d9da1
+title | volumes: 20 ms
+text 479.6 67 | 20 ms
+text 8 85 | wait for a place to start in
+rect 475.6 75 84.0 12 #9d9da1
+title | wait for a place to start in: 300 ms
+text 563.6 85 | 300 ms
+text 22 103 | look image up in the place
+rect 503.6 93 56.0 12 #9d9da1
+title | look image up in the place: 200 ms
+text 563.6 103 | 200 ms
+text 8 121 | RunPodSandbox attempt 0
+rect 559.6 111 196.0 12 #4c78a8
+title | RunPodSandbox attempt 0: 700 ms
+text 759.6 121 | 700 ms
+text 8 139 | pull image registry.example/team/a-long-image…
+rect 582.0 129 280.0 12 #d62728
+title | pull image registry.example/team/a-long-image-name:1.2.3: 1000 ms 401 <no>
+text 866.0 139 | 1000 ms
+text 8 157 | init container runs schema
+rect 778.0 147 56.0 12 #9d9da1
+title | init container runs schema: 200 ms
+text 838.0 157 | 200 ms
+text 8 175 | write status Running
+rect 1002.0 165 1.0 12 #b279a2
+title | write status Running: 0.0 ms
+text 1007.0 175 | 0.0 ms
+text 8 220 bold | default/web end: 2000 ms from the first stop to the pod being done with
+line 330.0 234 330.0 324 #ddd
+text 330.0 337 #777 middle | 0.0 ms
+line 505.0 234 505.0 324 #ddd
+text 505.0 337 #777 middle | 500 ms
+line 680.0 234 680.0 324 #ddd
+text 680.0 337 #777 middle | 1000 ms
+line 855.0 234 855.0 324 #ddd
+text 855.0 337 #777 middle | 1500 ms
+line 1030.0 234 1030.0 324 #ddd
+text 1030.0 337 #777 middle | 2000 ms
+text 8 247 | kill
+rect 330.0 237 612.5 12 #9d9da1
+title | kill: 1750 ms
+text 946.5 247 | 1750 ms
+text 22 265 | preStop hook main
+rect 330.0 255 87.5 12 #eeca3b
+title | preStop hook main: 250 ms
+text 421.5 265 | 250 ms
+text 22 283 | StopContainer main
+rect 417.5 273 437.5 12 #e45756
+title | StopContainer main: 1250 ms
+text 859.0 283 | 1250 ms
+text 22 301 | StopPodSandbox
+rect 855.0 291 87.5 12 #4c78a8
+title | StopPodSandbox: 250 ms
+text 946.5 301 | 250 ms
+text 8 319 | remove cgroup
+rect 942.5 309 87.5 12 #9d9da1
+title | remove cgroup: 250 ms…
+text 1034.0 319 | 250 ms…
+"""
+"""Each element: its attributes in order, its text. 700 pixels are 2500 ms, then 2000 ms."""
+
+
+def test_text() -> None:
+    assert render_timeline.text(whole()) == WIDE
+    assert render_timeline.text(whole(), 60) == NARROW
+
+
+def test_svg() -> None:
+    found = []
+    for element in ElementTree.fromstring(render_timeline.svg(whole())).iter():
+        text = (element.text or "").strip()
+        tag = element.tag.rpartition("}")[2]
+        found.append(" ".join([tag, *element.attrib.values(), *([f"| {text}"] if text else [])]))
+    assert "\n".join(found) + "\n" == DRAWN
+
+
+def test_a_pod_that_was_found_running_has_no_bars() -> None:
+    found = timeline(PodTrace("uid", "default", "web", 10.0), OFFSET, OFFSET + 9, 10.0)
+    assert render_timeline.text(found) == (
+        "default/web  start: not ready yet (this agent found the pod's sandbox running when it "
+        "started)\n"
+    )
+
+
+SANDBOX = Span(Call.RUN_POD_SANDBOX, "", 4000.0, 4001.0)
+
+
+@pytest.mark.parametrize(
+    ("seen_at", "waited"),
+    [
+        (None, None),
+        (4000.1, None),  # after the worker took it up: the clock was set back
+        (4000.0, None),
+        (3999.9996, None),  # less than is kept of a span
+        (3999.999, 0.001),
+        (400.5, 3599.5),
+        (400.0, None),  # another life of the agent, or a clock that was set
+    ],
+)
+def test_waiting_for_a_worker(seen_at: float | None, waited: float | None) -> None:
+    trace = PodTrace("uid", "default", "web", 4000.0, start=[SANDBOX])
+    found = timeline(trace, 0.0, seen_at, 4002.0).start
+    first = [bar.end for bar in found.spans if bar.name is Call.WAIT_FOR_WORKER]
+    assert first == ([] if waited is None else [pytest.approx(waited)])
+    assert found.began == pytest.approx(
+        4000.0 - (waited or 0.0) if seen_at != 3999.9996 else seen_at
+    )
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "drawn"),
+    [
+        (10.0, 10.5, False),  # before the agent took the pod up, or just then
+        (10.1, 10.5, True),
+        (11.5, 12.0, False),  # restarted while the pod was Ready
+        (11.5, 11.9, True),
+        (None, 11.0, False),
+        (11.0, None, False),
+    ],
+)
+def test_runs_of_init_containers(began: float | None, ended: float | None, drawn: bool) -> None:
+    trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0, start=[SANDBOX])
+    bars = timeline(trace, 0.0, None, 13.0, [Exit("i", 0, 0, "", "", began, ended)]).start.spans
+    assert (Call.INIT_RUNS in [bar.name for bar in bars]) is drawn
+
+
+def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
+    goes_on = {1: Span(Call.STOP_CONTAINER, "main", 14.0)}
+    start = PodTrace("uid", "default", "web", 10.0, open=goes_on)
+    assert timeline(start, 0.0, None, 15.0).start.spans == (
+        Bar(Call.STOP_CONTAINER, "main", 4.0, 5.0, 0, "", True),
+    )
+    assert timeline(start, 0.0, None, 15.0).end is None
+    ready = PodTrace("uid", "default", "web", 10.0, open=goes_on, ready_at=12.0)
+    assert timeline(ready, 0.0, None, 15.0).start.spans == ()
+    ended = PodTrace("uid", "default", "web", 10.0, end=[Span(Step.KILL, "", 12.0, 13.0)])
+    found = timeline(ended, 0.0, None, 15.0).end
+    assert found is not None
+    assert (found.began, found.total, found.note) == (12.0, None, "")
