@@ -44,7 +44,7 @@ def _image_gc(given: Given) -> Iterable[tuple[str, object, str]]:
 
 def _image_pulls(given: Given) -> Iterable[tuple[str, object, str]]:
     s = given.settings
-    if s.serialize_image_pulls and (s.max_parallel_image_pulls or 0) > 1:
+    if s.serialize_image_pulls and s.max_parallel_image_pulls not in (None, 1):
         allowed = "more than 1 needs serializeImagePulls: false"
         yield "maxParallelImagePulls", s.max_parallel_image_pulls, allowed
 
@@ -126,7 +126,6 @@ def _gated(given: Given) -> Iterable[tuple[str, object, str]]:
             s.cpu_cfs_quota_period != 0.1,
             "CustomCPUCFSQuotaPeriod",
         ),
-        ("enableSystemLogQuery", True, s.enable_system_log_query, "NodeLogQuery"),
         (
             "crashLoopBackOff.maxContainerRestartPeriod",
             f"{s.crash_loop_back_off.max_container_restart_period:g}s",
@@ -165,11 +164,11 @@ def _shutdown(given: Given) -> Iterable[tuple[str, object, str]]:
     if critical > total:
         allowed = f"must not be more than shutdownGracePeriod ({total:g}s)"
         yield "shutdownGracePeriodCriticalPods", f"{critical:g}s", allowed
-    if (total or critical) and not given.gate("GracefulNodeShutdown"):
+    if total and not given.gate("GracefulNodeShutdown"):
         yield "shutdownGracePeriod", f"{total:g}s", "needs feature gate GracefulNodeShutdown"
     if s.shutdown_grace_period_by_pod_priority:
         field = "shutdownGracePeriodByPodPriority"
-        if total or critical:
+        if total:
             yield field, None, "not together with shutdownGracePeriod(CriticalPods)"
         if not given.gate("GracefulNodeShutdownBasedOnPodPriority"):
             yield field, None, "needs feature gate GracefulNodeShutdownBasedOnPodPriority"

@@ -177,7 +177,7 @@ def derive(
     warnings = []
     if "nodeStatusReportFrequency" not in explicit and "nodeStatusUpdateFrequency" in explicit:
         changes["node_status_report_frequency"] = settings.node_status_update_frequency
-    if "serializeImagePulls" not in explicit and (settings.max_parallel_image_pulls or 0) > 1:
+    if "serializeImagePulls" not in explicit and settings.max_parallel_image_pulls not in (None, 1):
         changes["serialize_image_pulls"] = False
     if settings.cgroups_per_qos and not settings.cgroup_root:
         changes["cgroup_root"] = "/"
