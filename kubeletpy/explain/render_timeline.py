@@ -12,7 +12,7 @@ from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.trace.model import Chapter as Part
 from kubeletpy.trace.names import Call, Name
 
-_FULL, _LEFT = "█", " ▏▎▍▌▋▊▉█"
+_FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"
 _COLOURS: dict[Name, str] = {
     Call.RUN_POD_SANDBOX: "#4c78a8",
     Call.CREATE_CONTAINER: "#72b7b2",
@@ -49,12 +49,12 @@ def _chapter(head: str, chapter: Chapter, width: int) -> str:
     lines = [f"{head}  {chapter.title}: {_summary(chapter)}"]
     scale = _scale(chapter)
     labels = [_label(bar) for bar in chapter.spans]
-    room = min(max((len(label) for label in labels), default=0), max(width // 2 - 10, 20))
+    room = min(len(max(labels, key=len, default="")), max(width // 2 - 10, 20))
     bars = max(width - room - 26, 10)
-    for bar, label in zip(chapter.spans, labels, strict=True):
+    for bar in chapter.spans:
         took = f"{milliseconds(bar.end - bar.start)}{'…' if bar.going_on else ''}"
         lines.append(
-            f"  {_cut(label, room):<{room}} {'+' + milliseconds(bar.start):>10} {took:>9}"
+            f"  {_cut(_label(bar), room):<{room}} {'+' + milliseconds(bar.start):>10} {took:>9}"
             f" │{_bar(bar.start, bar.end, scale, bars)}│"
         )
         if bar.error:
@@ -63,7 +63,8 @@ def _chapter(head: str, chapter: Chapter, width: int) -> str:
 
 
 def _scale(chapter: Chapter) -> float:
-    return max([*(bar.end for bar in chapter.spans), chapter.total or 0.0, 0.001])
+    ends = [bar.end for bar in chapter.spans]
+    return max([0.001, *ends, *filter(None, [chapter.total])])
 
 
 def _label(bar: Bar) -> str:
@@ -80,8 +81,8 @@ def _bar(start: float, end: float, scale: float, width: int) -> str:
     last = max(last, first + 1)
     column = min(first // 8, width - 1)
     eighths = last - column * 8
-    full, rest = divmod(max(eighths, 1), 8)
-    bar = _FULL * full + (_LEFT[rest] if rest else "")
+    full, rest = divmod(eighths, 8)
+    bar = _FULL * full + _LEFT[rest]
     return (" " * column + bar)[:width].ljust(width)
 
 

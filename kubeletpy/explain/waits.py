@@ -174,11 +174,11 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
     pod = facts.pod
     if pod is None or facts.ready or facts.phase != "Running":
         return
+    specs = {container["name"]: container for _, container in pod.all_containers()}
     for view in containers(facts):
-        if view.state is not State.RUNNING or view.ready or view.kind in _NEVER_PROBED:
+        if view.state is not State.RUNNING or view.ready:
             continue
-        found = pod.find_container(view.name)
-        spec = found[1] if found is not None else {}
+        spec = specs[view.name]
         startup = facts.probes.startup.get(view.id)
         if spec.get("startupProbe") is not None and startup is not ProbeOutcome.SUCCESS:
             yield _probe(facts, view, ProbeKind.STARTUP, fails=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +14,7 @@ from kubeletpy.trace.model import Chapter, PodTrace, Span
 from kubeletpy.trace.names import Call, Step
 
 OFFSET = 1000.0
+SANDBOX_OF_WEB = Span(Call.RUN_POD_SANDBOX, "attempt 0", 10.0, 11.0)
 IMAGE = "registry.example/team/a-long-image-name:1.2.3"
 
 
@@ -172,6 +174,18 @@ def test_text() -> None:
     assert render_timeline.text(whole(), 60) == NARROW
 
 
+def test_the_smallest_of_terminals_and_the_last_moment() -> None:
+    """20 columns for the name and 10 for the bar; what took no time at the end is drawn there."""
+    trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0)
+    trace.start = [SANDBOX_OF_WEB, Span(Call.WRITE_STATUS, "Running, Ready", 12.0, 12.0)]
+    for width in (20, 40, 50):
+        rows = render_timeline.text(timeline(trace, 0.0, None, 13.0), width).split("\n")
+        assert rows[1:3] == [
+            "  RunPodSandbox attem…    +0.0 ms   1000 ms │█████     │",
+            "  write status Runni…    +2000 ms    0.0 ms │         █│",
+        ]
+
+
 def test_svg() -> None:
     found = []
     for element in ElementTree.fromstring(render_timeline.svg(whole())).iter():
@@ -244,3 +258,22 @@ def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
     found = timeline(ended, 0.0, None, 15.0).end
     assert found is not None
     assert (found.began, found.total, found.note) == (12.0, None, "")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "depth"),
+    [
+        ((1.0, 3.0), (2.0, 3.0), 1),
+        ((1.0, 3.0), (2.0, 3.1), 0),
+        ((1.0, None), (2.0, 3.1), 1),
+        ((1.0, 3.0), (2.0, None), 0),
+        ((1.0, 3.0), (1.0, 2.0), 1),
+        ((1.0, 2.0), (1.0, 3.0), 1),
+    ],
+)
+def test_what_contains_another_stands_above_it(outer: Any, inner: Any, depth: int) -> None:
+    """Of two that begin together the longer one does."""
+    spans = [Span(Step.VOLUMES, "", *outer), Span(Step.CGROUP, "", *inner)]
+    trace = PodTrace("uid", "default", "web", 0.0, start=spans)
+    _, *bars = timeline(trace, 0.0, None, 4.0).start.spans
+    assert [bar.depth for bar in bars] == [depth]

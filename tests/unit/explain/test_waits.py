@@ -1,0 +1,602 @@
+"""All that a pod waits for, in order, and the sentence that is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
+from kubeletpy.explain.containers import exits, last_exit
+from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.verdict import verdict
+from kubeletpy.explain.waits import waits
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.start_errors import HIDDEN
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.trace.names import Step
+from tests.unit.explain.facts import (
+    NOW,
+    STARTED,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
+from tests.unit.podworkers.builders import make_pod
+
+K = WaitKind
+READY = {"type": "Ready", "status": "True"}
+INITS = make_pod(
+    initContainers=[
+        {"name": "one", "image": "i"},
+        {"name": "side", "image": "i", "restartPolicy": "Always"},
+        {"name": "two", "image": "i"},
+    ],
+)
+PROBED = make_pod(
+    containers=[
+        {"name": "a", "image": "i", "startupProbe": {}, "readinessProbe": {}},
+        {"name": "b", "image": "i", "readinessProbe": {}},
+        {"name": "c", "image": "i"},
+    ],
+    readinessGates=[{"conditionType": "x/open"}, {"conditionType": "x/shut"}],
+)
+ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30}
+ENDED: dict[str, Any] = {**ENDING, "terminated_at": NOW - 4}
+DONE: dict[str, Any] = {**ENDED, "finished": True}
+DELETED = make_pod(deleting=30)
+HELD = Pod(
+    {**DELETED.object, "metadata": {**DELETED.metadata, "finalizers": ["x/a", "x/b"]}}  # type: ignore[typeddict-item]
+)
+
+
+def inits(*statuses: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "pod": INITS,
+        "status": not_ready(waiting("PodInitializing"), initContainerStatuses=list(statuses)),
+    }
+
+
+def condition(kind: str, reason: str = "", message: str = "") -> dict[str, Any]:
+    """Of a Ready pod that is being resized, since 20 s."""
+    made = {"type": kind, "status": "True", "reason": reason, "message": message}
+    return {"status": {"conditions": [READY, {**made, "lastTransitionTime": STARTED}]}}
+
+
+def errors(code: str, **more: Any) -> dict[str, Any]:
+    return {
+        "status": not_ready(waiting(code)),
+        "start_errors": {"main": StartError(code, "why", **more)},
+    }
+
+
+def probed(**changes: Any) -> dict[str, Any]:
+    """Started: a is not, b is not ready, c is; the gate x/open is open."""
+    views = [running(name, ready=name == "c") for name in "abc"]
+    return {
+        "pod": PROBED,
+        "status": not_ready(
+            *views,
+            phase="Running",
+            **{
+                "conditions": [
+                    {"type": "x/open", "status": "True"},
+                    {"type": "x/shut", "status": "False"},
+                ]
+            },
+        ),
+        **changes,
+    }
+
+
+Row = tuple[str, dict[str, Any], list[tuple[Any, ...]], str, bool]
+ROWS: list[Row] = [
+    (
+        "a resize put off",
+        condition(PENDING, DEFERRED, "no cpu"),
+        [(K.RESIZE, "deferred", "no cpu", 20.0, None)],
+        "running and ready, for 20s; but the resize it asks for is deferred for 20s: no cpu",
+        False,
+    ),
+    (
+        "a resize that can't be",
+        condition(PENDING, INFEASIBLE, ""),
+        [(K.RESIZE, "infeasible", "", 20.0, None)],
+        "running and ready, for 20s; but the resize it asks for is infeasible for 20s",
+        False,
+    ),
+    (
+        "a resize under way",
+        condition(IN_PROGRESS),
+        [(K.RESIZE, "in progress", "", 20.0, None)],
+        "running and ready, for 20s; but the resize it asks for is in progress for 20s",
+        False,
+    ),
+    (
+        "a resize that fails",
+        condition(IN_PROGRESS, ERROR, "no"),
+        [(K.RESIZE, "failing", "no", 20.0, None)],
+        "running and ready, for 20s; but the resize it asks for is failing for 20s: no",
+        False,
+    ),
+    ("another condition", condition("PodScheduled"), [], "running and ready, for 20s", True),
+    (
+        "not Ready for all its conditions",
+        {"status": {"conditions": [{**READY, "status": "False"}, {**READY, "type": "Other"}]}},
+        [],
+        "running, not ready: waiting for a container",
+        False,
+    ),
+    (
+        "backoff",
+        errors("CrashLoopBackOff", retry_at=NOW + 5),
+        [(K.CRASH_BACKOFF, "main", "CrashLoopBackOff: why", None, 5.0)],
+        "not running: container main keeps ending; it restarts in 5s",
+        False,
+    ),
+    (
+        "image backoff",
+        errors("ImagePullBackOff", retry_at=NOW + 5),
+        [(K.IMAGE_BACKOFF, "main", "ImagePullBackOff: why", None, 5.0)],
+        "not running: container main can't start: ImagePullBackOff: why; next try in 5s",
+        False,
+    ),
+    (
+        "image",
+        errors("InvalidImageName"),
+        [(K.IMAGE, "main", "InvalidImageName: why", None, 42.0)],
+        "not running: container main can't start: InvalidImageName: why; next try in 42s",
+        False,
+    ),
+    (
+        "a start",
+        errors("RunContainerError"),
+        [(K.START_ERROR, "main", "RunContainerError: why", None, 42.0)],
+        "not running: container main can't start: RunContainerError: why; next try in 42s",
+        False,
+    ),
+    (
+        "the first init container",
+        inits(running("one"), waiting("x", "side"), waiting("x", "two")),
+        [
+            (
+                K.INIT_CONTAINER,
+                "one",
+                "(1 of 3) has to succeed first and has been running",
+                20.0,
+                None,
+            )
+        ],
+        "initializing: init container one (1 of 3) has to succeed first and has been running "
+        "for 20s",
+        False,
+    ),
+    (
+        "the last init container",
+        inits(exited(0, "one"), running("side"), running("two")),
+        [
+            (
+                K.INIT_CONTAINER,
+                "two",
+                "(3 of 3) has to succeed first and has been running",
+                20.0,
+                None,
+            )
+        ],
+        "initializing: init container two (3 of 3) has to succeed first and has been running "
+        "for 20s",
+        False,
+    ),
+    (
+        "an init container failed",
+        inits(exited(1, "one"), running("side"), running("two")),
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "an init container not begun",
+        inits(waiting("x", "one"), running("side"), running("two")),
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "a sidecar that failed",
+        inits(exited(0, "one"), exited(1, "side"), running("two")),
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "probes",
+        probed(),
+        [
+            (K.PROBE, "a", "its startup probe has not succeeded yet", 20.0, None),
+            (K.PROBE, "b", "its readiness probe has not succeeded yet", 20.0, None),
+            (K.READINESS_GATE, "x/shut", "nobody has set this condition to True", None, None),
+        ],
+        "running, not ready: its startup probe has not succeeded yet (container a, 20s after "
+        "its start)",
+        False,
+    ),
+    (
+        "probes that fail",
+        probed(
+            probes=ProbeResults(
+                startup={"a": ProbeOutcome.SUCCESS},
+                readiness={"a": ProbeOutcome.FAILURE, "b": ProbeOutcome.SUCCESS},
+            )
+        ),
+        [
+            (K.PROBE, "a", "its readiness probe fails", 20.0, None),
+            (K.PROBE, "b", "its readiness probe has not succeeded yet", 20.0, None),
+            (K.READINESS_GATE, "x/shut", "nobody has set this condition to True", None, None),
+        ],
+        "running, not ready: its readiness probe fails (container a, 20s after its start)",
+        False,
+    ),
+    (
+        "a sandbox that could not be made",
+        {"status": not_ready(), "last_sync": failed(None, "no")},
+        [(K.RETRY, "", "no", 3.0, 42.0)],
+        "not running: no; next try in 42s",
+        False,
+    ),
+    (
+        "runtime step, by container",
+        {**errors("RunContainerError"), "last_sync": failed(Step.RUNTIME, "no")},
+        [(K.START_ERROR, "main", "RunContainerError: why", None, 42.0)],
+        "not running: container main can't start: RunContainerError: why; next try in 42s",
+        False,
+    ),
+    (
+        "runtime step",
+        {"status": not_ready(), "last_sync": failed(Step.RUNTIME, "no")},
+        [(K.RETRY, "", "no", 3.0, 42.0)],
+        "not running: no; next try in 42s",
+        False,
+    ),
+    (
+        "volumes and a container",
+        {**errors("RunContainerError"), "last_sync": failed(Step.VOLUMES, "no")},
+        [
+            (K.VOLUME, "", "no", 3.0, 42.0),
+            (K.START_ERROR, "main", "RunContainerError: why", None, 42.0),
+        ],
+        "not running: no; next try in 42s",
+        False,
+    ),
+    (
+        "an error of another stage",
+        {"worker": ENDING, "last_sync": failed(Step.VOLUMES, "no")},
+        [],
+        "terminating for 10s, with a grace period of 30s",
+        False,
+    ),
+    (
+        "an error before the worker",
+        {"record": None, "status": not_ready(), "last_sync": failed(Step.CGROUP, "no")},
+        [(K.CGROUP, "", "no", 3.0, 42.0)],
+        "not started: no; next try in 42s",
+        False,
+    ),
+    (
+        "a sync that goes on",
+        {"status": not_ready(), "last_sync": LastSync(Stage.SYNC, None, NOW - 3)},
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "a sync that went well",
+        {"status": not_ready(), "last_sync": LastSync(Stage.SYNC, SyncOutcome(), NOW - 3)},
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "two finalizers",
+        {"pod": HELD, "worker": DONE},
+        [
+            (
+                K.FINALIZER,
+                "x/a, x/b",
+                "all has stopped; these finalizers keep the object in the API",
+                4.0,
+                None,
+            )
+        ],
+        "stopped and released, but still in the API: finalizer x/a, x/b keeps it for 4s",
+        False,
+    ),
+    (
+        "deleted",
+        {"pod": DELETED, "worker": DONE},
+        [],
+        "stopped and released; the API has been asked to remove it",
+        True,
+    ),
+    (
+        "finalizers of a pod that ends",
+        {"pod": HELD, "worker": ENDED},
+        [],
+        "its containers have stopped; what it held is being released",
+        False,
+    ),
+    (
+        "finalizers, and the API does not answer",
+        {"pod": HELD, "worker": DONE, "write_problem": WriteProblem(NOW - 5, "refused", 2)},
+        [(K.API_WRITE, "pod status", "refused (tried 2 times)", 5.0, None)],
+        "stopped and released, but still in the API: the API does not take its status for 5s: "
+        "refused (tried 2 times)",
+        False,
+    ),
+    (
+        "ended",
+        {"worker": DONE, "status": not_ready(phase="Succeeded")},
+        [],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "ended, out of the API",
+        {"pod": None, "worker": DONE, "status": not_ready(phase="Succeeded")},
+        [],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "ended, the status is not written",
+        {
+            "worker": DONE,
+            "status": not_ready(phase="Succeeded"),
+            "write_problem": WriteProblem(NOW - 5, "refused", 2),
+        },
+        [(K.API_WRITE, "pod status", "refused (tried 2 times)", 5.0, None)],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "succeeded in a sync",
+        {"status": not_ready(phase="Succeeded")},
+        [],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "failed in a sync",
+        {"status": not_ready(exited(0), phase="Failed")},
+        [],
+        "it has ended: Failed",
+        False,
+    ),
+    (
+        "failed with a reason",
+        {"status": not_ready(exited(3), phase="Failed", reason="Evicted")},
+        [],
+        "it has ended: Failed, Evicted",
+        False,
+    ),
+    (
+        "succeeded with a reason",
+        {"status": not_ready(exited(3), phase="Succeeded", reason="X", message="y")},
+        [],
+        "it has ended: Succeeded, X: y",
+        True,
+    ),
+    (
+        "succeeded, though something failed",
+        {"status": not_ready(exited(3), phase="Succeeded")},
+        [],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "ended before it was taken up",
+        {"record": None, "status": not_ready(phase="Succeeded")},
+        [],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "failed before it was taken up",
+        {"record": None, "status": not_ready(exited(2), phase="Failed", reason="R")},
+        [],
+        "it has ended: Failed, R",
+        False,
+    ),
+    (
+        "refused",
+        {"record": None, "status": not_ready(phase="Failed", reason="R", message="m")},
+        [],
+        "refused by this node: R: m",
+        False,
+    ),
+    (
+        "first seen",
+        {"worker": {"started_at": None}, "status": not_ready()},
+        [],
+        "not started yet: its worker has not taken it up",
+        False,
+    ),
+    (
+        "only in the runtime",
+        {"pod": None, "record": None, "status": not_ready()},
+        [],
+        "only the runtime knows it: nobody asks for it, and it is going to be stopped",
+        False,
+    ),
+    (
+        "ending, never taken up",
+        {"worker": {**ENDING, "started_at": None}},
+        [],
+        "terminating for 10s, with a grace period of 30s",
+        False,
+    ),
+    (
+        "ending without grace",
+        {"worker": {"terminating_at": NOW - 10}},
+        [],
+        "terminating for 10s, with a grace period of 1s",
+        False,
+    ),
+    (
+        "ending in 0 s",
+        {"worker": {"terminating_at": NOW - 10, "grace": 0}},
+        [],
+        "terminating for 10s, with a grace period of 1s",
+        False,
+    ),
+    (
+        "stopped",
+        {"worker": ENDED},
+        [],
+        "its containers have stopped; what it held is being released",
+        False,
+    ),
+    (
+        "stopped, held",
+        {"worker": ENDED, "last_sync": failed(Step.CGROUP, "busy", Stage.TERMINATED)},
+        [(K.CGROUP, "", "busy", 3.0, 42.0)],
+        "its containers have stopped, but it is not released: busy; next try in 42s",
+        False,
+    ),
+    ("starting", {"status": not_ready()}, [], "starting", False),
+    (
+        "runs, not ready",
+        {"status": not_ready(running(ready=False), phase="Running")},
+        [],
+        "running, not ready: waiting for main",
+        False,
+    ),
+    (
+        "runs, all are ready",
+        {"status": not_ready(running(), phase="Running")},
+        [],
+        "running, not ready: waiting for a container",
+        False,
+    ),
+    (
+        "ready, but a probe fails",
+        {"pod": PROBED, "status": {"containerStatuses": [running("b", ready=False)]}},
+        [],
+        "running and ready, for 20s",
+        True,
+    ),
+    (
+        "ready for as long as the newest",
+        {
+            "pod": make_pod(
+                containers=[{"name": "main"}, {"name": "new"}], initContainers=[{"name": "i"}]
+            ),
+            "status": {
+                "containerStatuses": [
+                    running(),
+                    {**running("new"), "state": {"running": {"startedAt": "2023-11-14T22:14:55Z"}}},
+                ],
+                "initContainerStatuses": [
+                    exited(0, "i"),
+                ],
+            },
+        },
+        [],
+        "running and ready, for 5s",
+        True,
+    ),
+    (
+        "ready, and nothing runs",
+        {"status": {"containerStatuses": []}},
+        [],
+        "running and ready",
+        True,
+    ),
+    (
+        "ready, but the runtime is away",
+        {"runtime_error": "down"},
+        [(K.RUNTIME, "", "down", None, None)],
+        "running and ready, for 20s; but the container runtime can't be used: down",
+        False,
+    ),
+    (
+        "ready, and its volumes failed",
+        {"last_sync": failed(Step.VOLUMES, "no")},
+        [(K.VOLUME, "", "no", 3.0, 42.0)],
+        "running and ready, for 20s",
+        True,
+    ),
+]
+
+
+def known(changes: dict[str, Any]) -> PodFacts:
+    """The facts of a row; a pod or a record of None is none."""
+    nothing: dict[str, Any] = {
+        key: None for key in ("pod", "record") if changes.get(key, "") is None
+    }
+    changes = {key: value for key, value in changes.items() if key not in nothing}
+    return replace(facts(**changes), **nothing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "sentence", "healthy"),
+    [row[1:] for row in ROWS],
+    ids=[row[0] for row in ROWS],
+)
+def test_what_it_waits_for(
+    changes: dict[str, Any], expected: list[tuple[Any, ...]], sentence: str, healthy: bool
+) -> None:
+    found = known(changes)
+    assert [
+        (
+            wait.kind,
+            wait.subject,
+            wait.why,
+            None if wait.since is None else NOW - wait.since,
+            None if wait.until is None else wait.until - NOW,
+        )
+        for wait in waits(found)
+    ] == expected
+    assert verdict(found) == (sentence, healthy)
+
+
+SECRET = {"name": "P", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+NEVER = ContainerStatus("1", "main", ContainerState.EXITED, message='no file "s3cret"')
+
+
+@pytest.mark.parametrize(
+    ("pod", "record", "message"),
+    [
+        (make_pod(containers=[{"name": "main", "env": [SECRET]}]), NEVER, f'no file "{HIDDEN}"'),
+        (make_pod(containers=[{"name": "main"}]), NEVER, NEVER.message),
+        (make_pod(containers=[{"name": "other", "env": [SECRET]}]), NEVER, NEVER.message),
+        (None, NEVER, NEVER.message),
+        (
+            make_pod(containers=[{"name": "main", "env": [SECRET]}]),
+            replace(NEVER, started_at=1),
+            NEVER.message,
+        ),
+    ],
+)
+def test_what_a_program_that_never_ran_quotes_may_be_secret(
+    pod: Pod | None, record: ContainerStatus, message: str
+) -> None:
+    """A program that ran says itself what it wants to say."""
+    runtime = PodRuntimeStatus("uid", "web", "default", containers=(record,))
+    (found,) = exits(known({"pod": pod, "runtime": runtime, "status": not_ready()}))
+    assert found.message == message
+
+
+def test_the_last_exit_is_the_containers_own() -> None:
+    found = facts(status=not_ready(exited(1, "a"), exited(2, "b")))
+    assert [last_exit(found, name) for name in ("a", "b", "c")] == [*exits(found), None]
