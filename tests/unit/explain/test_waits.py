@@ -56,9 +56,7 @@ ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30}
 ENDED: dict[str, Any] = {**ENDING, "terminated_at": NOW - 4}
 DONE: dict[str, Any] = {**ENDED, "finished": True}
 DELETED = make_pod(deleting=30)
-HELD = Pod(
-    {**DELETED.object, "metadata": {**DELETED.metadata, "finalizers": ["x/a", "x/b"]}}  # type: ignore[typeddict-item]
-)
+HELD = Pod({**DELETED.object, "metadata": {**DELETED.metadata, "finalizers": ["x/a", "x/b"]}})
 
 
 def inits(*statuses: dict[str, Any]) -> dict[str, Any]:

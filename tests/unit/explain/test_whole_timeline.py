@@ -182,7 +182,7 @@ def test_the_smallest_of_terminals_and_the_last_moment() -> None:
         rows = render_timeline.text(timeline(trace, 0.0, None, 13.0), width).split("\n")
         assert rows[1:3] == [
             "  RunPodSandbox attem…    +0.0 ms   1000 ms │█████     │",
-            "  write status Runni…    +2000 ms    0.0 ms │         █│",
+            "  write status Runnin…   +2000 ms    0.0 ms │         █│",
         ]
 
 
