@@ -1,6 +1,6 @@
 """What several fields may hold together: everything that is said, and the neighbours that are fine.
 
-Source: docs/reference/config.csv, columns allowed and notes.
+The rules are those of docs/reference/config.csv (columns allowed and notes).
 """
 
 from __future__ import annotations
