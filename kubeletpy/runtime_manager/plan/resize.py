@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from kubeletpy.api import types as api
 from kubeletpy.pods.cgroup_units import MIN_SHARES
 from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.limits import UNLIMITED
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
 from kubeletpy.runtime_manager.config.resources import container_resources
@@ -129,8 +130,6 @@ def judge_container(
     known = in_effect.containers.get(name)
     try:
         desired = effective_resources(pod, container)
-        if known == desired:
-            return None
         want, have = resizable(desired), resizable(known)
         if want == have:
             return None
@@ -228,7 +227,7 @@ def _starts_resized(pod: Pod, container: api.Container, in_effect: InEffect) -> 
         return False
     try:
         desired = effective_resources(pod, container)
-        return known != desired and resizable(known) != resizable(desired)
+        return resizable(known) != resizable(desired)
     except ValueError:
         return False
 
@@ -248,9 +247,9 @@ def _runtime_has_it(
         return None
     wanted = container_resources(pod, container, kind, settings)
     return (
-        max(reported.cpu_shares or 0, MIN_SHARES) == wanted.cpu_shares
-        and max(reported.cpu_quota or 0, 0) == wanted.cpu_quota
-        and max(reported.memory_limit_bytes or 0, 0) == wanted.memory_limit_in_bytes
+        max(reported.cpu_shares or MIN_SHARES, MIN_SHARES) == wanted.cpu_shares
+        and max(reported.cpu_quota or UNLIMITED, 0) == wanted.cpu_quota
+        and max(reported.memory_limit_bytes or UNLIMITED, 0) == wanted.memory_limit_in_bytes
     )
 
 

@@ -96,9 +96,9 @@ def sandbox_resources(
         resources.cpu_shares = limits.shares
         if cpu:
             resources.cpu_shares = max(limits.shares - cpu_shares(cpu), MIN_SHARES)
-    if (quota := limits.quota_us or 0) > 0:
+    if (quota := limits.quota_us or UNLIMITED) > 0:
         resources.cpu_quota = max(quota - cpu_quota(cpu, limits.period_us or 0), 0)
-    if (bound := limits.memory or 0) > 0:
+    if (bound := limits.memory or UNLIMITED) > 0:
         resources.memory_limit_in_bytes = max(bound - memory, 0)
     return overhead, resources
 
@@ -129,7 +129,7 @@ def refusal(
     problems = list(_refusals(pod_limit, pod_usage, limits, usages))
     if not problems:
         return ""
-    text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    text = f"[{', '.join(problems)}]" if problems[1:] else "".join(problems)
     return f"cannot decrease memory limits: {text}"
 
 

@@ -370,3 +370,35 @@ def test_no_shares_by_cfs_are_compared_when_quotas_are_off() -> None:
     settings = RuntimeSettings(cpu_cfs_quota=False)
     actions = plan(make_pod(sized("app", SMALL)), {}, told(102, 0, 128 << 20), settings=settings)
     assert actions.nothing_to_do
+
+
+REQUEST = res("100m", "64Mi", "", "")
+
+
+@pytest.mark.parametrize(
+    ("reported", "wanted", "adopted"),
+    [
+        (RuntimeResources(102, 20_000, 100_000, 128 << 20), SMALL, True),
+        (RuntimeResources(103, 20_000, 100_000, 128 << 20), SMALL, False),
+        (RuntimeResources(102, 20_001, 100_000, 128 << 20), SMALL, False),
+        (RuntimeResources(102, 20_000, 100_000, 129 << 20), SMALL, False),
+        (RuntimeResources(102, 20_000, 100_000, None), SMALL, False),
+        # what it does not say is not limited
+        (RuntimeResources(102), REQUEST, True),
+        (RuntimeResources(102, -1, 100_000, -1), REQUEST, True),
+        (RuntimeResources(102, None, None, 5), REQUEST, False),
+        (RuntimeResources(None, None, None, 128 << 20), res("", "", "", "128Mi"), True),
+        (RuntimeResources(1, 20_000), res("1m", "", "200m", ""), True),
+        (RuntimeResources(None, 20_000), res("100m", "", "200m", ""), False),
+        # it says nothing at all
+        (RuntimeResources(), REQUEST, False),
+        (RuntimeResources(cpu_period=100_000), res("", "64Mi", "", ""), False),
+        (None, REQUEST, False),
+    ],
+)
+def test_what_the_runtime_reports_of_a_container_without_a_record(
+    reported: RuntimeResources | None, wanted: api.ResourceRequirements, adopted: bool
+) -> None:
+    actions = plan(make_pod(sized("app", wanted)), {}, replace(running("app"), resources=reported))
+    assert actions.resize.adopted == ((("app", wanted),) if adopted else ())
+    assert actions.nothing_to_do is adopted

@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy.pods.limits import PodLimits
 from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import Resource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
@@ -152,3 +153,31 @@ def test_memory_in_use_is_not_taken_away(
     assert refusal(pod_limit, pod_usage, shrinking, {"a": usage}) == expected
     if pod_limit == 0 and usage is not None:
         assert refusal(0, 0, {}, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (limits(), (0, 0, 0, 0)),
+        (limits(shares=0), (0, 0, 0, 0)),
+        (limits(quota_us=1, period_us=10, memory=1), (0, 1, 10, 1)),
+        (limits(quota_us=0, memory=0), (0, 0, 0, 0)),
+    ],
+)
+def test_limits_that_the_runtime_takes(given: PodLimits, expected: tuple[int, ...]) -> None:
+    _, found = sandbox_resources(make_pod(), given, RuntimeSettings())
+    assert (
+        found.cpu_shares, found.cpu_quota, found.cpu_period, found.memory_limit_in_bytes
+    ) == expected  # fmt: skip
+
+
+def test_no_more_overhead_is_taken_away_than_there_is() -> None:
+    pod = make_pod(overhead={"cpu": "1", "memory": "1Mi"})
+    _, found = sandbox_resources(
+        pod, limits(shares=100, quota_us=100, period_us=100_000, memory=100), RuntimeSettings()
+    )
+    assert (found.cpu_shares, found.cpu_quota, found.memory_limit_in_bytes) == (2, 0, 0)
+    assert found == cri.LinuxContainerResources(cpu_shares=2, cpu_period=100_000)
+    memory_only = make_pod(overhead={"memory": "10"})
+    _, found = sandbox_resources(memory_only, limits(shares=100, memory=100), RuntimeSettings())
+    assert (found.cpu_shares, found.memory_limit_in_bytes) == (100, 90)

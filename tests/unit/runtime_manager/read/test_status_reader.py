@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    RuntimeResources,
+    RuntimeUser,
+    SandboxStatus,
+)
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
@@ -22,6 +30,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod
@@ -254,3 +263,115 @@ async def test_an_event_speaks_of_one_sandbox_only() -> None:
         ("c2", ContainerState.EXITED),
         ("c1", ContainerState.CREATED),
     ]
+
+
+ASKED: dict[str, Any] = {
+    "id": "c",
+    "metadata": cri.ContainerMetadata(name="meta", attempt=3),
+    "created_at": 5,
+    "started_at": 6,
+    "finished_at": 7,
+    "exit_code": 2,
+    "reason": "Error",
+    "message": "runtime",
+    "image": cri.ImageSpec(image="app:1"),
+    "image_ref": "app@sha256:1",
+    "image_id": "sha256:2",
+    "log_path": "/logs/app/3.log",
+    "labels": {CONTAINER_NAME: "app", POD_UID: "u"},
+    "annotations": {
+        "io.kubernetes.container.hash": "ab",
+        "io.kubernetes.container.restartCount": "4",
+    },
+}
+
+
+def expected(state: ContainerState, **fields: Any) -> ContainerStatus:
+    whole = ContainerStatus(
+        "c", "app", state, sandbox_id="s", created_at=5, image="app:1", image_id="sha256:2",
+        image_ref="app@sha256:1", hash="ab", restart_count=4, log_path="/logs/app/3.log",
+    )  # fmt: skip
+    return replace(whole, **fields)
+
+
+ENDED = {
+    "started_at": 6, "finished_at": 7, "exit_code": 2, "reason": "Error",
+    "message": "runtime: own",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"state": cri.CONTAINER_EXITED}, expected(ContainerState.EXITED, **ENDED)),
+        ({"state": cri.CONTAINER_RUNNING}, expected(ContainerState.RUNNING, started_at=6)),
+        ({"state": cri.CONTAINER_CREATED}, expected(ContainerState.CREATED)),
+        ({"state": cri.CONTAINER_UNKNOWN}, expected(ContainerState.UNKNOWN, started_at=6)),
+        (
+            {"state": cri.CONTAINER_EXITED, "message": "", "image_id": "", "annotations": {}},
+            expected(
+                ContainerState.EXITED,
+                **{**ENDED, "message": "own"},
+                image_id="app@sha256:1", hash="", restart_count=3,
+            ),
+        ),
+        (
+            {"state": cri.CONTAINER_RUNNING, "labels": {}},
+            expected(ContainerState.RUNNING, started_at=6, name="meta"),
+        ),
+        (
+            {
+                "state": cri.CONTAINER_RUNNING,
+                "user": cri.ContainerUser(linux=cri.LinuxContainerUser(uid=1, gid=2)),
+                "resources": cri.ContainerResources(
+                    linux=cri.LinuxContainerResources(cpu_quota=5, cpu_period=6)
+                ),
+            },
+            expected(
+                ContainerState.RUNNING,
+                started_at=6,
+                user=RuntimeUser(1, 2, ()),
+                resources=RuntimeResources(None, 5, 6, None),
+            ),
+        ),
+        (
+            {
+                "state": cri.CONTAINER_RUNNING,
+                "user": cri.ContainerUser(),
+                "resources": cri.ContainerResources(),
+            },
+            expected(ContainerState.RUNNING, started_at=6),
+        ),
+    ],
+)  # fmt: skip
+def test_a_whole_container(changes: dict[str, Any], found: ContainerStatus) -> None:
+    assert read(cri.ContainerStatus(**{**ASKED, **changes}), "own").containers == (found,)
+
+
+def test_a_whole_sandbox() -> None:
+    status = cri.PodSandboxStatus(
+        id="s", state=cri.SANDBOX_READY, created_at=5, runtime_handler="kata",
+        metadata=cri.PodSandboxMetadata(attempt=2),
+        network=cri.PodSandboxNetworkStatus(ip="10.0.0.1"),
+        annotations={"kubernetes.io/config.source": "file"},
+    )  # fmt: skip
+    whole = SandboxStatus(
+        "s", True, attempt=2, created_at=5, has_network=True, ips=("10.0.0.1",),
+        runtime_handler="kata", source="file",
+    )  # fmt: skip
+    assert pod_status_from_cri(IDENTITY, [status], [], 0).sandboxes == (whole,)
+    item = cri.PodSandbox(
+        id="s", state=cri.SANDBOX_NOTREADY, created_at=-1, runtime_handler="kata",
+        metadata=cri.PodSandboxMetadata(attempt=2),
+    )  # fmt: skip
+    assert sandbox_from_list(item) == SandboxStatus("s", False, attempt=2, runtime_handler="kata")
+
+
+def test_missing_conditions_are_not_met() -> None:
+    assert health_from_conditions([]) == RuntimeHealth(
+        False, False, "runtime does not report RuntimeReady", "runtime does not report NetworkReady"
+    )
+    ready = [
+        cri.RuntimeCondition(type=f"{what}Ready", status=True) for what in ("Runtime", "Network")
+    ]
+    assert health_from_conditions(ready) == RuntimeHealth(True, True, "", "")
