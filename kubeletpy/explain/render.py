@@ -37,22 +37,20 @@ def pods(lines: Sequence[View], *, colours: bool = False) -> str:
     if not lines:
         return "no pods on this node\n"
     paint = Paint(colours)
-    names = [one_line(f"{each['namespace']}/{each['name']}") for each in lines]
-    wide = max(len(name) for name in names)
+    wide = max(len(_name(each)) for each in lines)
     rows = []
-    for name, each in zip(names, lines, strict=True):
+    for each in lines:
         verdict = one_line(each["verdict"], 300)
-        rows.append(f"{name:<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
+        rows.append(f"{_name(each):<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
     return "\n".join(rows) + "\n"
 
 
 def pod(view: View, *, colours: bool = False) -> str:
     """All about one pod."""
     paint, now = Paint(colours), float(view["at"])
-    name = one_line(f"{view['namespace']}/{view['name']}")
     tint = _GREEN if view["healthy"] else _RED
     parts = [
-        f"{paint(_BOLD, name)}: {paint(tint, one_line(view['verdict']))}",
+        f"{paint(_BOLD, _name(view))}: {paint(tint, one_line(view['verdict']))}",
         _facts(view, now),
         render_pressure.eviction(view["eviction"], now) if view.get("eviction") else "",
         _waits(view["waits"], now),
@@ -67,6 +65,10 @@ def pod(view: View, *, colours: bool = False) -> str:
     if not colours:
         return text
     return "\n".join(_heading(line, paint) for line in text.split("\n"))
+
+
+def _name(view: View) -> str:
+    return one_line(f"{view['namespace']}/{view['name']}")
 
 
 def _heading(line: str, paint: Paint) -> str:
@@ -175,7 +177,7 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
     if not rows:
         return ""
     clean = [tuple(one_line(cell) for cell in row) for row in rows]
-    used = [index for index in range(len(clean[0])) if any(row[index] for row in clean)]
+    used = sorted({index for row in clean for index, cell in enumerate(row) if cell})
     widths = {index: max(len(row[index]) for row in clean) for index in used}
     lines = [
         "  " + "  ".join(f"{row[index]:<{widths[index]}}" for index in used).rstrip()

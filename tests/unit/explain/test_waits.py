@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
+from kubeletpy.explain import render
 from kubeletpy.explain.containers import exits, last_exit
 from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.gather import explain
 from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.verdict import verdict
 from kubeletpy.explain.waits import waits
@@ -56,6 +59,19 @@ ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30}
 ENDED: dict[str, Any] = {**ENDING, "terminated_at": NOW - 4}
 DONE: dict[str, Any] = {**ENDED, "finished": True}
 DELETED = make_pod(deleting=30)
+PLAIN_HELD = Pod({**make_pod().object, "metadata": {**make_pod().metadata, "finalizers": ["x/a"]}})
+GATED = Pod(
+    {
+        **PROBED.object,
+        "spec": {**PROBED.spec, "containers": [{"name": "main", "image": "i"}]},
+        "status": {
+            "conditions": [
+                {"type": "x/open", "status": "True"},
+                {"type": "x/shut", "status": "False"},
+            ]
+        },
+    }
+)
 HELD = Pod({**DELETED.object, "metadata": {**DELETED.metadata, "finalizers": ["x/a", "x/b"]}})
 
 
@@ -77,6 +93,10 @@ def errors(code: str, **more: Any) -> dict[str, Any]:
         "status": not_ready(waiting(code)),
         "start_errors": {"main": StartError(code, "why", **more)},
     }
+
+
+def never_begun(**status: Any) -> dict[str, Any]:
+    return {"record": None, "status": not_ready(**status)}
 
 
 def probed(**changes: Any) -> dict[str, Any]:
@@ -534,6 +554,60 @@ ROWS: list[Row] = [
         "running and ready, for 20s",
         True,
     ),
+    ("refused without a reason", never_begun(phase="Failed"), [], "it has ended: Failed", False),
+    (
+        "a reason while it waits",
+        never_begun(reason="R"),
+        [],
+        "not started yet: its worker has not taken it up",
+        False,
+    ),
+    (
+        "waits for the one before it",
+        {"worker": {"started_at": None}, "status": not_ready(), "name_holder": "old"},
+        [
+            (
+                K.STATIC_NAME,
+                "default/web",
+                "the static pod of the same name before it (uid old) still ends",
+                31.0,
+                None,
+            )
+        ],
+        "not started: the static pod of the same name before it (uid old) still ends",
+        False,
+    ),
+    (
+        "backoff without an end",
+        {**errors("CrashLoopBackOff"), "next_sync_at": None},
+        [(K.CRASH_BACKOFF, "main", "CrashLoopBackOff: why", None, None)],
+        "not running: container main keeps ending",
+        False,
+    ),
+    (
+        "pending, a probe fails",
+        {"pod": PROBED, "status": not_ready(running("b", ready=False))},
+        [],
+        "starting",
+        False,
+    ),
+    (
+        "no finalizer, out of the cluster",
+        {"pod": PLAIN_HELD, "worker": DONE, "status": not_ready(phase="Succeeded")},
+        [],
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "a gate that somebody else opened",
+        {
+            "pod": GATED,
+            "status": not_ready(running(ready=True), phase="Running"),
+        },
+        [(K.READINESS_GATE, "x/shut", "nobody has set this condition to True", None, None)],
+        "running, not ready: readiness gate x/shut: nobody has set this condition to True",
+        False,
+    ),
 ]
 
 
@@ -598,3 +672,43 @@ def test_what_a_program_that_never_ran_quotes_may_be_secret(
 def test_the_last_exit_is_the_containers_own() -> None:
     found = facts(status=not_ready(exited(1, "a"), exited(2, "b")))
     assert [last_exit(found, name) for name in ("a", "b", "c")] == [*exits(found), None]
+
+
+def test_facts_of_a_status_that_says_nothing() -> None:
+    found = replace(facts(), status={})
+    assert (found.phase, found.ready) == ("Pending", False)
+    empty = facts(status={"podIPs": [{"ip": "10.0.0.1"}, {"ip": ""}, {}]})
+    assert explain(empty).pod_ips == ("10.0.0.1",)
+    goes_on = facts(last_sync=LastSync(Stage.SYNC, None, NOW - 3))
+    assert (explain(goes_on).worker.last_error, explain(goes_on).worker.last_sync_at) == (
+        "",
+        NOW - 3,
+    )
+    ended = facts(worker=ENDED)
+    assert (explain(ended).worker.state, explain(ended).worker.since) == ("terminated", NOW - 4)
+    waits_for_name = facts(worker={"started_at": None})
+    assert (explain(waits_for_name).worker.state, explain(waits_for_name).worker.since) == (
+        "waiting", NOW - 31,
+    )  # fmt: skip
+    ending = facts(worker={**ENDING, "started_at": None})
+    assert explain(ending).worker.state == "terminating"
+
+
+def test_runs_without_times_come_last_and_regular_containers_before_ephemeral_ones() -> None:
+    pod = make_pod(
+        initContainers=[{"name": "i"}], containers=[{"name": "c"}],
+        ephemeralContainers=[{"name": "e"}],
+    )  # fmt: skip
+    runtime = PodRuntimeStatus(
+        "uid", "web", "default",
+        containers=(NEVER, replace(NEVER, id="2", finished_at=5 * 10**8)),
+    )  # fmt: skip
+    found = explain(facts(pod, runtime=runtime))
+    assert [one.finished_at for one in found.exits] == [0.5, None]
+    assert [view.name for view in found.containers] == ["i", "c", "e"]
+    shown = render.pod(json.loads(json.dumps(asdict(found))))
+    assert shown.endswith(
+        "Ended runs\n"
+        '  main  run 1  exit code 0  19675d ago  no file "s3cret"\n'
+        '  main  run 1  exit code 0              no file "s3cret"\n'
+    )

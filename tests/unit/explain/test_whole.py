@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def starting() -> PodFacts:
         start_errors={"jobs": StartError("CrashLoopBackOff", "back-off 20s", NOW + 14)},
         history=(
             HistoryEntry(NOW - 29, Decision("create sandbox, attempt 0", "the pod has none")),
-            HistoryEntry(NOW - 28, Decision("start container main", "it does not exist"), 2, NOW),
+            HistoryEntry(NOW - 30, Decision("start container main", "it does not exist"), 2, NOW),
             HistoryEntry(NOW - 27, Decision("sync failed", "no answer", failed=True)),
             HistoryEntry(
                 NOW - 26, Decision("sync failed", "no answer yet", failed=True), 3, NOW - 9
@@ -339,4 +340,30 @@ def test_the_whole_explanation() -> None:
         healthy=False,
         verdict="terminating for 7s: container main has not ended 6.5s after being asked to; it is "
         "killed in 24s",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "worker"),
+    [
+        ({"terminating_at": NOW - 7, "grace": 0}, "terminating for 7s, grace period 0s"),
+        ({"terminating_at": NOW - 7}, "terminating for 7s"),
+        (
+            {"terminating_at": NOW - 7, "terminated_at": NOW - 2, "grace": 5},
+            "terminated for 2s, grace period 5s",
+        ),
+        (
+            {"terminating_at": NOW - 7, "terminated_at": NOW - 2, "grace": 5, "finished": True},
+            "finished for 2s",
+        ),
+    ],
+)
+def test_the_grace_period_of_a_worker(changes: dict[str, Any], worker: str) -> None:
+    assert f"\n  Worker     {worker}\n" in text(facts(worker=changes))
+
+
+def test_a_probe_that_counts_and_has_not_run_since() -> None:
+    report = ProbeReport("main", ProbeKind.LIVENESS, ProbeOutcome.SUCCESS)
+    assert "\n  main  liveness  counts as success  not run yet\n" in text(
+        facts(probe_reports=(report,))
     )

@@ -1,0 +1,130 @@
+"""A node under pressure, and a pod's eviction, as they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeletpy.explain import render_pressure
+
+NOW = 1000.0
+MI = 1 << 20
+
+
+def place(name: str, **changes: Any) -> dict[str, Any]:
+    """A pod in the order of those that may be evicted."""
+    plain = {
+        "namespace": "default", "name": name, "critical": False, "used": 5 * MI,
+        "request": 2 * MI, "over": True, "priority": 3,
+    }  # fmt: skip
+    return {**plain, **changes}
+
+
+def deed(outcome: str, at: float = NOW - 5, **changes: Any) -> dict[str, Any]:
+    plain = {
+        "at": at, "signal": "memory.available", "available": 50 * MI, "threshold": 100 * MI,
+        "grace": None, "outcome": outcome, "reclaimed": ["images", "containers"],
+        "pod": place("web"), "ranking": [], "next": None,
+    }  # fmt: skip
+    return {**plain, **changes}
+
+
+def level(field: str, **changes: Any) -> dict[str, Any]:
+    plain = {
+        "field": field, "available": 3 * MI, "capacity": 9 * MI, "threshold": 2 * MI,
+        "grace": None, "crossed_since": None,
+    }  # fmt: skip
+    return {**plain, **changes}
+
+
+QUIET = {"at": NOW, "conditions": [], "levels": [], "doubts": [], "deeds": [], "helps": []}
+
+
+def test_a_node() -> None:
+    view = {
+        "at": NOW,
+        "conditions": [
+            {"condition": "MemoryPressure", "since": NOW - 30, "ends_at": None},
+            {"condition": "DiskPressure", "since": NOW - 90, "ends_at": NOW + 60},
+        ],
+        "levels": [
+            level("evictionHard.memory.available", crossed_since=NOW - 4),
+            level("evictionSoft.memory.available", grace=90.0),
+        ],
+        "doubts": [["pid.available", "no such file"]],
+        "deeds": [
+            deed("reclaimed", NOW - 20),
+            deed("too little", NOW - 10, grace=60.0),
+            deed("evicted", reclaimed=[]),
+        ],
+        "helps": [
+            {"signal": "memory.available", "remedy": "end processes", "amount": 7},
+            {"signal": None, "remedy": "wait", "amount": 0},
+        ],
+    }
+    assert render_pressure.node(view) == (
+        "The node is under MemoryPressure since 30s.\n"
+        "The node is under DiskPressure since 1m30s; enough again, ends in 1m.\n"
+        "\n"
+        "Thresholds\n"
+        "  evictionHard.memory.available: 3Mi left of 9Mi, acted on below 2Mi, crossed since 4s\n"
+        "  evictionSoft.memory.available: 3Mi left of 9Mi, acted on below 2Mi for 1m30s\n"
+        "\n"
+        "Numbers that are not believed\n"
+        "  pid.available: no such file\n"
+        "\n"
+        "What was done, newest first\n"
+        "  5s ago: evicted default/web (used 5Mi, more than its request of 2Mi, priority 3): "
+        "memory.available was 50Mi, below 100Mi\n"
+        "  10s ago: removed unused images and containers, which was not enough: "
+        "memory.available was 50Mi, below 100Mi for more than 1m\n"
+        "  20s ago: removed unused images and containers, which was enough: "
+        "memory.available was 50Mi, below 100Mi\n"
+        "\n"
+        "What would help\n"
+        "  memory.available: 7 process numbers have to be free more: end processes, or set "
+        "podPidsLimit\n"
+        "  nothing: there is enough again, and the conditions end when they have been held for "
+        "evictionPressureTransitionPeriod\n"
+    )
+
+
+def test_a_node_without_troubles() -> None:
+    assert render_pressure.node(QUIET) == "The node is under no pressure.\n"
+    assert "not watched" in render_pressure.node(None)
+
+
+def test_the_newest_ten_deeds() -> None:
+    deeds = [deed("reclaimed", NOW - n) for n in range(20, 0, -1)]
+    rows = render_pressure.node({**QUIET, "deeds": deeds}).split("\n")
+    shown = [row.split()[0] for row in rows if " ago: " in row]
+    assert shown == [f"{n}s" for n in range(1, 11)]
+
+
+def test_an_eviction() -> None:
+    found = deed(
+        "evicted",
+        ranking=[
+            place("web"),
+            place("api", over=False, priority=0),
+            place("dns", critical=True),
+            place("new", used=None),
+        ],
+        next=place("api"),
+    )
+    assert render_pressure.eviction(found, NOW) == (
+        "Evicted because the node ran short\n"
+        "  5s ago: memory.available was 50Mi, below 100Mi\n"
+        "  used 5Mi, more than its request of 2Mi, priority 3\n"
+        "  the order then:\n"
+        "    1. default/web: used 5Mi, more than its request of 2Mi, priority 3\n"
+        "    2. default/api: used 5Mi, within its request of 2Mi, priority 0\n"
+        "    3. default/dns: critical or static: stays\n"
+        "    4. default/new: nothing of it ran, priority 3\n"
+        "  next would have been default/api"
+    )
+    alone = deed("evicted", signal="pid.available", pod=place("web", used=7))
+    assert render_pressure.eviction(alone, NOW) == (
+        "Evicted because the node ran short\n"
+        "  5s ago: pid.available was 50Mi, below 100Mi\n"
+        "  7 tasks, priority 3"
+    )
