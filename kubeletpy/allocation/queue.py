@@ -44,7 +44,7 @@ def _rank(one: Waiting) -> tuple[bool, int, bool, bool, str]:
     pod = one.desired
     return (
         asks_for_more(pod, one.allocated),
-        -(pod.spec.get("priority") or 0),
+        -pod.priority,
         qos_class(pod) is not QoSClass.GUARANTEED,
         not one.since,
         one.since,

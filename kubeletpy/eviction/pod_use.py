@@ -72,7 +72,7 @@ def candidate(pod: Pod, reading: PodReading | None, disk: PodDisk | None) -> Can
     return Candidate(
         uid=pod.uid,
         key=pod.key,
-        priority=pod.spec.get("priority") or 0,
+        priority=pod.priority,
         critical=is_critical(pod),
         requests=_requests(pod),
         pod_level=_pod_level(pod),

@@ -26,8 +26,6 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
     Raises:
         ExpansionTooLong: the result is longer than MAX_EXPANDED.
     """
-    if "$" not in text:
-        return text
     parts: list[str] = []
     size = 0
     position = 0

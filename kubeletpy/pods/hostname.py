@@ -73,8 +73,6 @@ def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
 
 
 def _cut(pod: Pod, name: str) -> str:
-    if len(name) <= MAX_HOSTNAME:
-        return name
     cut = name[:MAX_HOSTNAME].rstrip("-.")
     if not cut:
         raise HostnameError(f'hostname for pod "{pod.name}" was invalid: "{name}"')

@@ -21,8 +21,6 @@ def in_force(pod: Pod) -> Pod:
     What is asked for by a resize that can never be does not count. The pod itself when its requests
     are what counts. Raises ValueError for what is not a quantity.
     """
-    if not pod.status.get("containerStatuses"):
-        return pod
     counts = not _asks_in_vain(pod)
     reported = {
         init: {status.get("name"): status for status in statuses or ()}

@@ -67,7 +67,7 @@ def container_files(
 def throttled_from(qos: MemoryQoS, request: int, limit: int) -> int:
     """memory.high of a container; 0: none, its request is its limit or leaves no room."""
     most = limit or qos.allocatable
-    if request == limit or most <= 0:
+    if request == limit:
         return 0
     high = int((request + (most - request) * qos.throttling_factor) // PAGE) * PAGE
     return high if high > request else 0

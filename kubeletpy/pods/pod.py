@@ -130,6 +130,11 @@ class Pod:
         return bool(self.metadata.get("deletionTimestamp"))
 
     @property
+    def priority(self) -> int:
+        """spec.priority; 0 when it has none."""
+        return self.spec.get("priority") or 0
+
+    @property
     def deletion_grace_period(self) -> int | None:
         """metadata.deletionGracePeriodSeconds, at most MAX_GRACE_S."""
         grace = self.metadata.get("deletionGracePeriodSeconds")

@@ -5,6 +5,7 @@ Source: docs/reference/behaviour.md, k1; KEP-2837 for pod-level resources.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
@@ -47,8 +48,8 @@ def compute_qos_class(pod: Pod) -> QoSClass:
         holders = [pod_level]
     else:
         holders = [c.get("resources") or {} for c in (*pod.containers, *pod.init_containers)]
-    requests: dict[str, Decimal] = {}
-    limits: dict[str, Decimal] = {}
+    requests: defaultdict[str, Decimal] = defaultdict(Decimal)
+    limits: defaultdict[str, Decimal] = defaultdict(Decimal)
     all_limited = True
     for holder in holders:
         _add_positive(requests, holder.get("requests"))
@@ -63,7 +64,7 @@ def compute_qos_class(pod: Pod) -> QoSClass:
 
 def is_critical(pod: Pod) -> bool:
     """Whether the pod is never evicted: static, mirror, or of system-critical priority."""
-    return pod.is_static or pod.is_mirror or (pod.spec.get("priority") or 0) >= CRITICAL_PRIORITY
+    return pod.is_static or pod.is_mirror or pod.priority >= CRITICAL_PRIORITY
 
 
 def is_node_critical(pod: Pod) -> bool:
@@ -71,7 +72,7 @@ def is_node_critical(pod: Pod) -> bool:
     return is_critical(pod) and pod.spec.get("priorityClassName") == NODE_CRITICAL_CLASS
 
 
-def _add_positive(total: dict[str, Decimal], amounts: Mapping[str, str] | None) -> int:
+def _add_positive(total: defaultdict[str, Decimal], amounts: Mapping[str, str] | None) -> int:
     """Add positive cpu and memory amounts to ``total``; how many there were."""
     found = 0
     for name in COMPUTE:
@@ -80,6 +81,6 @@ def _add_positive(total: dict[str, Decimal], amounts: Mapping[str, str] | None) 
             continue
         amount = parse(text)
         if amount > 0:
-            total[name] = total.get(name, Decimal(0)) + amount
+            total[name] += amount
             found += 1
     return found

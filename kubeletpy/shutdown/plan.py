@@ -73,7 +73,7 @@ def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[Group]:
     """
     members: dict[int, list[Pod]] = {}
     for pod in pods:
-        priority = pod.spec.get("priority") or 0
+        priority = pod.priority
         reached = [index for index, period in enumerate(of) if period.priority <= priority]
         members.setdefault(reached[-1] if reached else 0, []).append(pod)
     return [

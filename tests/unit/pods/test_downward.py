@@ -68,6 +68,9 @@ def test_addresses_that_are_not_known_yet_are_empty() -> None:
         ({"resource": "limits.cpu", "divisor": "0"}, "2"),
         ({"resource": "requests.cpu", "divisor": "100m"}, "3"),
         ({"resource": "limits.memory", "divisor": "1Mi"}, "96"),
+        ({"resource": "limits.memory", "divisor": "0"}, "100000000"),
+        # cpu and its divisor count in whole thousandths
+        ({"resource": "requests.cpu", "divisor": "1500u"}, "125"),
         ({"resource": "requests.memory"}, "67108864"),
         ({"resource": "limits.hugepages-2Mi", "divisor": "1Mi"}, "4"),
         ({"resource": "requests.ephemeral-storage"}, "0"),
@@ -93,6 +96,7 @@ def test_a_pod_level_limit_stands_before_the_node() -> None:
     [
         {"resource": "limits.example.com/gpu"},
         {"resource": "cpu"},
+        {"resource": "uses.cpu"},
         {"resource": "limits.cpu", "containerName": "nobody"},
         {"resource": "limits.cpu", "divisor": "many"},
     ],
@@ -100,3 +104,22 @@ def test_a_pod_level_limit_stands_before_the_node() -> None:
 def test_bad_references(selector: Any) -> None:
     with pytest.raises(DownwardError):
         resource_value(selector, POD, POD.containers[0], FACTS)
+
+
+@pytest.mark.parametrize(
+    ("limit_of_pod", "allocatable", "expected"),
+    [
+        ("2", {"cpu": "4"}, "2"),
+        ("0", {"cpu": "4"}, "4"),
+        (None, {"cpu": "4"}, "4"),
+        ("2", {}, "0"),
+        ("2", None, "0"),
+    ],
+)
+def test_what_stands_for_a_limit_that_is_not_set(
+    limit_of_pod: str | None, allocatable: dict[str, str] | None, expected: str
+) -> None:
+    limits = {} if limit_of_pod is None else {"cpu": limit_of_pod}
+    pod = make_pod("bare", resources={"limits": limits})
+    facts = NodeFacts(allocatable=allocatable)
+    assert resource_value({"resource": "limits.cpu"}, pod, pod.containers[0], facts) == expected

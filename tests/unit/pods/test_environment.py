@@ -232,3 +232,29 @@ def test_which_services_a_pod_sees() -> None:
     assert {name.split("_")[0] for name in unlinked} == {"KUBERNETES"}
     v6 = service_variables([service("six", "fd00::1", {"port": 80})], "prod", True)
     assert v6["SIX_PORT"] == "tcp://[fd00::1]:80"
+
+
+class Sized:
+    """A config map and a secret, each of as many characters as it is named."""
+
+    def config_map(self, name: str) -> Mapping[str, str] | None:
+        return {"K": "x" * int(name)}
+
+    secret = config_map
+
+    def file_key(self, selector: Any) -> str | None:
+        return None
+
+
+def test_the_largest_environment() -> None:
+    inputs = EnvironmentInputs(sources=Sized())
+    full = [{"configMapRef": {"name": str(MAX_ENVIRONMENT - 1)}}]
+    assert len(environment(inputs, envFrom=full, env=[{"name": "A", "value": "1"}])) == 2
+    for groups, value in (
+        ([{"secretRef": {"name": str(MAX_ENVIRONMENT + 1)}}], ""),
+        (full, "12"),
+        ([*full, {"secretRef": {"name": "2"}}], ""),
+    ):
+        with pytest.raises(ContainerConfigError, match="is larger than"):
+            environment(inputs, envFrom=groups, env=[{"name": "A", "value": value}])
+    assert environment(inputs, envFrom=[{"prefix": "P"}]) == {}

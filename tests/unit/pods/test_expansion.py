@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kubeletpy.pods.expansion import (
     MAX_EXPANDED,
+    MAX_TOTAL,
     ExpansionTooLong,
     expand,
     expand_all,
@@ -68,3 +69,19 @@ def test_the_words_of_a_command_are_bounded_together() -> None:
     assert len(expand_all(["$(B)"] * 6, variables)) == 6
     with pytest.raises(ExpansionTooLong):
         expand_all(["$(B)"] * 10_000, variables)
+
+
+def test_the_longest_that_fits() -> None:
+    most = {"B": "x" * MAX_EXPANDED, "C": "x" * (MAX_EXPANDED + 1), "D": "x" * (MAX_EXPANDED - 1)}
+    assert len(expand("$(B)", most.get)) == MAX_EXPANDED
+    assert len(expand("$(D)$$", most.get)) == MAX_EXPANDED
+    for text in ("$(C)", "$(B)$$", "$(D)$$$$"):
+        with pytest.raises(ExpansionTooLong):
+            expand(text, most.get)
+
+
+def test_the_most_words_that_fit() -> None:
+    word = "x" * (MAX_TOTAL // 2)
+    assert len(expand_all(["", word, word], {})) == 3
+    with pytest.raises(ExpansionTooLong):
+        expand_all(["", word, word, "x"], {})

@@ -71,3 +71,22 @@ def test_an_fqdn_of_64_characters_is_the_longest() -> None:
 def test_bad_names_are_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(HostnameError, match="not a valid DNS"):
         kernel_hostname(make_pod(**spec), "cluster.local")
+
+
+@pytest.mark.parametrize(
+    ("name", "hostname"),
+    [("a" * 63, "a" * 63), ("a" * 64, "a" * 63), ("a" * 62 + "-b", "a" * 62), ("a.b", "a.b")],
+)
+def test_63_characters(name: str, hostname: str) -> None:
+    assert pod_hostname(make_pod(metadata={"name": name})) == hostname
+    assert pod_hostname(make_pod(hostnameOverride=name)) == hostname
+
+
+@pytest.mark.parametrize(("length", "fits"), [(253, True), (254, False)])
+def test_the_length_of_an_override(length: int, fits: bool) -> None:
+    pod = make_pod(hostnameOverride="a" * length)
+    if fits:
+        assert pod_hostname(pod) == "a" * 63
+    else:
+        with pytest.raises(HostnameError, match="not a valid DNS subdomain"):
+            pod_hostname(pod)

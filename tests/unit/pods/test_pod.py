@@ -96,3 +96,23 @@ def test_what_is_no_pod(body: Any) -> None:
 def test_a_list_of_nothing_is_an_empty_one() -> None:
     of = make({"initContainers": None, "ephemeralContainers": None})
     assert (of.init_containers, of.ephemeral_containers) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        "pod",
+        {"metadata": [], "spec": {"containers": []}},
+        {"metadata": {**META, "name": ""}, "spec": {"containers": []}},
+        {"metadata": {**META, "uid": 5}, "spec": {"containers": []}},
+    ],
+)
+def test_what_has_not_even_a_name(body: Any) -> None:
+    with pytest.raises(MalformedPod):
+        Pod(body)
+
+
+def test_priority() -> None:
+    assert [make({"priority": given}).priority for given in (None, 0, -5, 7)] == [0, 0, -5, 7]
+    assert make().priority == 0
