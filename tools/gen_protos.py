@@ -51,6 +51,9 @@ SOURCES = (
     Source("csi-v1.json", "csi", "CSI v1"),
     Source("plugin-registration-v1.json", "pluginregistration", "plugin registration v1"),
     Source("device-plugin-v1beta1.json", "deviceplugin", "device plugin v1beta1"),
+    Source("dra-v1.json", "dra_v1", "dynamic resource allocation v1"),
+    Source("dra-v1beta1.json", "dra_v1beta1", "dynamic resource allocation v1beta1"),
+    Source("dra-health-v1alpha1.json", "dra_health", "health of allocated devices v1alpha1"),
     Source("pod-resources-v1.json", "podresources", "pod resources v1"),
     Source("pod-resources-v1alpha1.json", "podresources_v1alpha1", "pod resources v1alpha1"),
 )

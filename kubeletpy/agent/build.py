@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.admission.declared_features import declared
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.claims import build_claims
 from kubeletpy.agent.eviction import build_eviction
 from kubeletpy.agent.guards import build_guards
 from kubeletpy.agent.health import AgentHealth
@@ -41,7 +42,6 @@ from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.dra.manager import ClaimManager
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import (
@@ -70,6 +70,7 @@ from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.startup import NodeStartup
+from kubeletpy.plugins.model import DRA
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.history import DecisionHistory
@@ -236,10 +237,18 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     ]
 
     # -- volumes, and what else containers find -------------------------------------------------
+    claims = build_claims(outside, signals, root=root, node_name=node_name)
     storage = build_storage(
-        outside, options, recorder, signals, root=root, settings=settings, pod=pods.get
+        outside,
+        options,
+        recorder,
+        signals,
+        root=root,
+        settings=settings,
+        pod=pods.get,
+        plugins={DRA: claims.drivers},
     )
-    rooms += storage.rooms
+    rooms += [*claims.rooms, *storage.rooms]
     recursive_read_only = info.handlers_with("recursiveReadOnlyMounts")
     handlers = RuntimeClassHandlers(kube_api)
     mounts = ContainerMounts(
@@ -249,7 +258,6 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         handler=handlers.handler,
     )
 
-    claims = ClaimManager()
     directories = PodDirectories(
         pods_dir,
         release=storage.volumes.release_orphan,
@@ -350,7 +358,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         root_dir=str(root),
         settings=rules,
         # what containers are made with besides their spec, in this order
-        providers=(storage.environment, mounts, claims),
+        providers=(storage.environment, mounts, claims.manager),
         runtime_handler=user_namespaces.checked(handlers.handler),
         cgroup_parent=cgroup_parent,
         user_namespace=user_namespaces.of,
@@ -400,6 +408,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         host_ips=machine.node_ips,
         agent_started_at=started_at,
         looked_at=starts.looked_at,
+        holds_claims=claims.manager.holds,
         metrics=metrics.workers,
     )
     node: NodeManager | None = None
@@ -450,7 +459,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         Directories(pods_dir, recorder),
         Volumes(storage.volumes, recorder),
         PullSecrets(kube_api, recorder),
-        Claims(claims, recorder, clock),
+        Claims(claims.manager, recorder, clock),
         Probes(probes),
         RuntimeSync(
             runtime,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kubeletpy.agent.room import Task
 from kubeletpy.cgroups.machine import KernelFacts
@@ -27,6 +27,9 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
 from kubeletpy.server.build import Ports
 from kubeletpy.volumes.csi.drivers import OpenCalls
+
+if TYPE_CHECKING:
+    from kubeletpy.dra.client import OpenDriver
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +101,7 @@ class Outside:
     """How CSI drivers and other plugins of the node are asked to register; None: not at all."""
     driver_calls: OpenCalls | None = None
     """How CSI drivers are called; None: over their sockets."""
+    claim_drivers: OpenDriver | None = None
+    """How DRA drivers are called; None: over their sockets."""
     sockets: bool = True
     """Whether the agent may listen: for explain, and for health checks."""

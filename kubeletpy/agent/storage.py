@@ -20,6 +20,7 @@ from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.plugins.manager import PluginManager
 from kubeletpy.plugins.model import CSI
+from kubeletpy.plugins.protocol import Handlers
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.volumes import ClaimVolumes, kept
 from kubeletpy.volumes.csi.build import Csi
@@ -57,8 +58,10 @@ def build_storage(
     root: Path,
     settings: KubeletSettings,
     pod: Callable[[str], Pod | None],
+    plugins: Handlers,
 ) -> Storage:
-    """``root`` is the kubelet's root directory; ``pod`` finds one by uid."""
+    """``root`` is the kubelet's root directory; ``pod`` finds one by uid; ``plugins`` are the
+    handlers of other types than CSI drivers."""
     machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
     kube_api = outside.api.pods if outside.api is not None else None
     pods_dir, gates = root / "pods", settings.feature_gates
@@ -83,8 +86,11 @@ def build_storage(
         )
         csi.writer.on_ready(signals.node_changed)
         kinds.append(csi.plugin)
-        plugins = PluginManager(
-            root / "plugins_registry", {CSI: csi.handler}, outside.plugins, metrics.plugins
+        manager = PluginManager(
+            root / "plugins_registry",
+            {CSI: csi.handler, **plugins},
+            outside.plugins,
+            metrics.plugins,
         )
         plugin_rooms = [
             Room(
@@ -92,7 +98,7 @@ def build_storage(
                 (Task("csi-drivers", csi.objects.run), Task("csi-node", csi.writer.run)),
                 close=csi.close,
             ),
-            Room(plugins, (Task("plugins", plugins.run),)),
+            Room(manager, (Task("plugins", manager.run),)),
         ]
 
     # -- volumes of claims, volumes of pods -----------------------------------------------------

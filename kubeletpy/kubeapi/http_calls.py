@@ -35,6 +35,7 @@ METHODS = {
     "update": "PUT",
     "patch": "PATCH",
     "delete": "DELETE",
+    "deletecollection": "DELETE",
 }
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -52,7 +53,7 @@ class HttpCall:
 
 def http_call(call: Call) -> HttpCall:
     """A call as a request. Raises BadRequest for what cannot be in a path."""
-    collection = call.verb in ("list", "watch")
+    collection = call.verb in ("list", "watch", "deletecollection")
     name = None if collection or (call.verb == "create" and not call.name) else call.name
     path = resource_path(call.resource, call.namespace, name, call.subresource)
     query = urlencode({key: value for key, value in _query(call).items() if value})
@@ -69,6 +70,8 @@ def http_call(call: Call) -> HttpCall:
 def _query(call: Call) -> dict[str, str]:
     if call.verb == "patch" and call.patch_type is PatchType.APPLY:
         return {"fieldManager": "kubelet", "force": "true"}
+    if call.verb == "deletecollection":
+        return {"fieldSelector": call.field_selector}
     if call.verb not in ("list", "watch"):
         return {}
     watch = call.verb == "watch"

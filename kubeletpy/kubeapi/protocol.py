@@ -57,6 +57,8 @@ CSINODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
 CERTIFICATESIGNINGREQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", False, "CertificateSigningRequest"
 )
+RESOURCECLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", True, "ResourceClaim")
+RESOURCESLICES = Resource("resource.k8s.io", "v1", "resourceslices", False, "ResourceSlice")
 TOKENREVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")
 SUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", False, "SubjectAccessReview"
@@ -89,7 +91,7 @@ class WatchEvent:
     object: JSON
 
 
-Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,4 +264,12 @@ class KubeApi(ABC):
                 grace_period_seconds=grace_period_seconds,
                 uid=uid,
             )
+        )
+
+    async def delete_collection(
+        self, resource: Resource, namespace: str | None = None, *, field_selector: str
+    ) -> JSON:
+        """Delete the objects that a selector selects."""
+        return await self._ask(
+            Call("deletecollection", resource, namespace, field_selector=field_selector)
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.metrics.exposition import render
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.http import HttpMetrics
@@ -40,6 +41,7 @@ class Metrics:
         self.volumes = VolumeMetrics(families)
         self.volume_stats = VolumeStatsMetrics(families)
         self.csi = CsiMetrics(families)
+        self.dra = DraMetrics(families)
         self.plugins = PluginMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)

@@ -18,7 +18,9 @@ from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 
-CONNECT_S, INFO_S, NOTIFY_S = 10.0, 1.0, 5.0
+CONNECT_S = 10.0
+INFO_S = 1.0
+NOTIFY_S = 5.0
 """How long each step may take. Source: docs/reference/behaviour-storage.md, su."""
 MAX_NAME, MAX_VERSIONS, MAX_ERROR = 253, 64, 4096
 """What of a plugin's words is taken, in characters; and sent to it."""

@@ -69,6 +69,7 @@ class StatusComposer:
         host_ips: Sequence[str] = (),
         agent_started_at: float = 0.0,
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
+        holds_claims: Callable[[str], bool] = lambda uid: False,
         metrics: WorkerMetrics | None = None,
     ) -> None:
         """Args:
@@ -79,6 +80,8 @@ class StatusComposer:
             "" is the default one.
         agent_started_at: Unix seconds.
         looked_at: called with what the runtime has of a pod whenever its status is made.
+        holds_claims: whether a pod (by uid) has claims that are not given back: others may get
+            them once the API shows its end.
         """
         self._statuses = statuses
         self._cache = cache
@@ -93,6 +96,7 @@ class StatusComposer:
         self._host_ips = host_ips
         self._agent_started_at = agent_started_at
         self._looked_at = looked_at
+        self._holds_claims = holds_claims
         self._metrics = metrics or NoWorkerMetrics()
 
     def store(
@@ -107,7 +111,8 @@ class StatusComposer:
     ) -> bool:
         """Compose and store; whether the phase is terminal.
 
-        A terminal phase is held back from the API only while a container runs.
+        A terminal phase is held back from the API only while a container runs or claims are held.
+        Source: docs/reference/behaviour.md, f3.
 
         Args:
             terminated: nothing of the pod is left.
@@ -144,6 +149,7 @@ class StatusComposer:
             new = override(new)
         self._notice(pod, old, new)
         may_run = not terminated and (starting or bool(status.running_containers))
+        may_run = may_run or self._holds_claims(pod.uid)
         self._statuses.set_status(pod, new, containers_may_run=may_run)
         self._probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL

@@ -9,7 +9,7 @@ docs/reference/behaviour-storage.md, sk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 import grpc
@@ -141,6 +141,14 @@ class PluginCalls:
         except DecodeError:
             text = "the answer is not what the call returns"
             raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
+
+    async def follow(self, changed: Callable[[bool], None]) -> None:
+        """Keep the connection made, and call ``changed`` with whether it is; until closed."""
+        state = self._channel.get_state(try_to_connect=True)
+        while not self._closed and state is not grpc.ChannelConnectivity.SHUTDOWN:
+            changed(state is grpc.ChannelConnectivity.READY)
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state(try_to_connect=True)
 
     async def close(self) -> None:
         """Let go of the plugin; calls under way end with Canceled. Idempotent."""

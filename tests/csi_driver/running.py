@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -36,6 +36,11 @@ class RunningDriver:
     told: list[tuple[bool, str]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def name(self) -> str:
+        """Under which it registers."""
+        return self.services.options.name
+
     async def until_told(self, *, registered: bool = True, within: float = 30.0) -> None:
         """Wait for the agent's word on the registration."""
         async with asyncio.timeout(within):
@@ -55,7 +60,7 @@ async def running(
     for name in ("Identity", "Controller", "Node"):
         described = csi.DESCRIPTOR.services_by_name[name]
         handlers = {
-            method.name: _handler(method, getattr(services, method.name), driver.faults)
+            method.name: handler(method, getattr(services, method.name), driver.faults)
             for method in described.methods
             if hasattr(services, method.name)
         }
@@ -71,9 +76,20 @@ async def running(
         driver.socket.unlink(missing_ok=True)
 
 
+class Registrable(Protocol):
+    """What a registrar has to know of a driver, be it of CSI or of DRA."""
+
+    socket: Path
+    told: list[tuple[bool, str]]
+    news: asyncio.Event
+
+    @property
+    def name(self) -> str: ...
+
+
 @asynccontextmanager
 async def registered(
-    driver: RunningDriver,
+    driver: Registrable,
     registry: Path,
     *,
     kind: str = "CSIPlugin",
@@ -81,7 +97,7 @@ async def registered(
     name: str = "",
 ) -> AsyncIterator[Path]:
     """The driver's registration socket in ``plugins_registry``, as its registrar makes it."""
-    name = name or driver.services.options.name
+    name = name or driver.name
 
     async def info(_: Any, __: Context) -> registration.PluginInfo:
         return registration.PluginInfo(
@@ -118,9 +134,11 @@ async def registered(
         socket.unlink(missing_ok=True)
 
 
-def _handler(
+def handler(
     method: MethodDescriptor, work: Callable[[Any], Any], faults: Faults
 ) -> grpc.RpcMethodHandler[Any, Any]:
+    """A method that does its work on a thread, unless ``faults`` have it do otherwise."""
+
     async def answer(request: Any, context: Context) -> Any:
         fault = faults.take(method.name, request)
         if fault.before:

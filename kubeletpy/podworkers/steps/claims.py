@@ -47,7 +47,7 @@ class Claims(SyncStep):
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Give them back; what is not given back keeps the pod in the API."""
         try:
-            await self._claims.unprepare(pod)
+            await self._claims.unprepare(pod.uid)
         except ClaimProblem as error:
             return self._again(pod, f"Failed to give back dynamic resources: {error}")
         self._waits.pop(pod.uid, None)

@@ -36,7 +36,9 @@ FACTS = MachineFacts(
     root_storage_bytes=1 << 30,
 )
 ALWAYS = [
+    "resource-claims",
     "volumes",
+    "volume-usage",
     *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
     *("container-gc", "image-gc", "local-storage", "log-rotation", "stuck-pods"),
 ]
@@ -69,7 +71,9 @@ def names(agent: Agent) -> list[str]:
 async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
     assert names(made(tmp_path)) == [
         "events",
+        "resource-claims",
         "volumes",
+        "volume-usage",
         "services",
         *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
         "source-api",

@@ -16,6 +16,7 @@ from kubeletpy.kubeapi.protocol import (
     LEASES,
     NODES,
     PODS,
+    RESOURCESLICES,
     SERVICEACCOUNTS,
     KubeApi,
     PatchType,
@@ -72,6 +73,7 @@ async def test_each_verb_asks_what_it_should() -> None:
         await api.patch(NODES, "m", {}, patch_type=PatchType.APPLY)
         await api.delete(PODS, "p", "n", grace_period_seconds=0, uid="u")
         await api.delete(PODS, "p", "n")
+        await api.delete_collection(RESOURCESLICES, field_selector="spec.nodeName=m")
         await api.close()
     options = {"apiVersion": "v1", "kind": "DeleteOptions"}
     wanted = [
@@ -88,6 +90,8 @@ async def test_each_verb_asks_what_it_should() -> None:
         ("DELETE", "/api/v1/namespaces/n/pods/p", {},
          {**options, "gracePeriodSeconds": 0, "preconditions": {"uid": "u"}}),
         ("DELETE", "/api/v1/namespaces/n/pods/p", {}, options),
+        ("DELETE", "/apis/resource.k8s.io/v1/resourceslices",
+         {"fieldSelector": "spec.nodeName=m"}, None),
     ]  # fmt: skip
     assert [(a.method, a.path, a.query, a.body) for a in server.asked] == wanted
     types = [asked.headers.get("Content-Type", "") for asked in server.asked]

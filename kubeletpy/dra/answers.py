@@ -1,0 +1,97 @@
+"""What is asked of a driver and what it answers, as messages of either version. Pure.
+
+Source: docs/reference/dra-v1.json; docs/reference/dra-v1beta1.json;
+docs/reference/behaviour-resources.md, ru, rv.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from kubeletpy.api.scrub import scrub
+from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.remote.generated import dra_v1_pb2, dra_v1beta1_pb2
+
+SERVICES: dict[str, ModuleType] = {
+    "v1.DRAPlugin": dra_v1_pb2,
+    "v1beta1.DRAPlugin": dra_v1beta1_pb2,
+}
+"""By what a driver calls them when it registers."""
+MAX_DEVICES = 4096
+"""Of one claim: more than an allocation can have (32 results), times what a driver may add."""
+_CDI = re.compile(
+    r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+    r"=[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?",
+    re.ASCII,
+)
+_MAX_CDI = 512
+
+
+class BadAnswer(ValueError):
+    """A driver's answer that cannot be used for a claim; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswers:
+    """One answer to a call for several claims, by the claims' uids."""
+
+    devices: dict[str, tuple[Device, ...]]
+    errors: dict[str, str]
+
+
+def service(versions: Sequence[str]) -> str | None:
+    """The first of the plugin's services that is known here; None: there is none."""
+    return next((version for version in versions if version in SERVICES), None)
+
+
+def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:
+    """``NodePrepareResources`` or ``NodeUnprepareResources`` for these claims."""
+    messages = SERVICES[version]
+    asked = [
+        messages.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
+        for claim in claims
+    ]
+    return getattr(messages, f"{name}Request")(claims=asked)
+
+
+def read(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:
+    """What was said of each claim: devices (none for unprepare) or an error. Silence is one."""
+    found = ClaimAnswers({}, {})
+    for claim in claims:
+        if claim.uid not in answer.claims:
+            found.errors[claim.uid] = "the driver did not answer for it"
+        elif error := answer.claims[claim.uid].error:
+            found.errors[claim.uid] = scrub(error)
+        else:
+            try:
+                found.devices[claim.uid] = _devices(answer.claims[claim.uid])
+            except BadAnswer as bad:
+                found.errors[claim.uid] = str(bad)
+    return found
+
+
+def _devices(answer: Any) -> tuple[Device, ...]:
+    devices = getattr(answer, "devices", ())
+    if len(devices) > MAX_DEVICES:
+        raise BadAnswer(f"the driver named {len(devices)} devices")
+    return tuple(_device(each) for each in devices)
+
+
+def _device(device: Any) -> Device:
+    for name in device.cdi_device_ids:
+        if len(name) > _MAX_CDI or _CDI.fullmatch(name) is None:
+            raise BadAnswer(f"the driver gave {name[:80]!r}, which is no name of a CDI device")
+    share = None
+    if "share_id" in device.DESCRIPTOR.fields_by_name and device.HasField("share_id"):
+        share = device.share_id
+    return Device(
+        device.pool_name,
+        device.device_name,
+        tuple(device.request_names),
+        tuple(device.cdi_device_ids),
+        share,
+    )

@@ -1,0 +1,133 @@
+"""The DRA drivers of this node: each with its endpoints, of which one is used.
+
+A driver that is updated has two for a while. Loads nothing of gRPC before there is one. Source:
+docs/reference/behaviour-resources.md, rv.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubeletpy.plugins.model import PluginInfo
+from kubeletpy.plugins.protocol import PluginRefused
+
+if TYPE_CHECKING:
+    from kubeletpy.dra.client import CallTimes, DriverClient, OpenDriver
+
+_NAME = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+_MAX_NAME = 63
+MAX_ENDPOINTS = 8
+"""Of one driver: a rolling update has two."""
+
+
+class Drivers:
+    """The handler of type DRAPlugin."""
+
+    def __init__(self, times: CallTimes, calls: OpenDriver | None = None) -> None:
+        """``calls`` None: over sockets."""
+        self._times = times
+        self._calls = calls
+        self._endpoints: dict[str, list[tuple[PluginInfo, DriverClient]]] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def on_change(self, notify: Callable[[str], None]) -> None:
+        """Have ``notify(name)`` called when an endpoint of a driver comes, goes, is connected or
+        is not any more."""
+        self._listeners.append(notify)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that are registered."""
+        return sorted(self._endpoints)
+
+    def get(self, name: str) -> DriverClient | None:
+        """What a driver is called by: its newest endpoint that is connected, else the newest."""
+        clients = [client for _, client in reversed(self._endpoints.get(name, []))]
+        return next((each for each in clients if each.connected), clients[0] if clients else None)
+
+    def connected(self, name: str) -> bool:
+        """Whether an endpoint of a driver is."""
+        return any(client.connected for _, client in self._endpoints.get(name, []))
+
+    def validate(self, info: PluginInfo) -> None:
+        """Raise PluginRefused when this driver cannot be used."""
+        self._version(info)
+
+    async def register(self, info: PluginInfo) -> None:
+        """Use an endpoint from now on; raises PluginRefused."""
+        from kubeletpy.dra.client import DriverClient, over_sockets
+
+        version = self._version(info)
+        endpoints = self._endpoints.get(info.name, [])
+        if any(known.endpoint == info.endpoint for known, _ in endpoints):
+            raise PluginRefused(
+                f"DRA driver {info.name}: endpoint {info.endpoint} is registered already"
+            )
+        if len(endpoints) >= MAX_ENDPOINTS:
+            raise PluginRefused(f"DRA driver {info.name}: it has {MAX_ENDPOINTS} endpoints already")
+        try:
+            client = DriverClient(
+                info.name,
+                info.endpoint,
+                version,
+                self._times,
+                self._changed,
+                calls=self._calls or over_sockets,
+            )
+        except ValueError as error:
+            raise PluginRefused(f"DRA driver {info.name}: {error}") from None
+        self._endpoints.setdefault(info.name, []).append((info, client))
+        self._changed(info.name)
+
+    async def deregister(self, info: PluginInfo) -> None:
+        """Use an endpoint no longer."""
+        endpoints = self._endpoints.get(info.name, [])
+        gone = [client for known, client in endpoints if known == info]
+        if not gone:
+            return
+        left = [(known, client) for known, client in endpoints if known != info]
+        if left:
+            self._endpoints[info.name] = left
+        else:
+            del self._endpoints[info.name]
+        for client in gone:
+            self._let_go(client)
+        self._changed(info.name)
+
+    async def close(self) -> None:
+        """Let go of all."""
+        for endpoints in self._endpoints.values():
+            for _, client in endpoints:
+                self._let_go(client)
+        self._endpoints.clear()
+        self._listeners.clear()
+        await asyncio.gather(*self._closing)
+
+    def _version(self, info: PluginInfo) -> str:
+        from kubeletpy.dra import answers
+
+        if len(info.name) > _MAX_NAME or _NAME.fullmatch(info.name) is None:
+            raise PluginRefused(f"{info.name!r} cannot be the name of a DRA driver")
+        version = answers.service(info.versions)
+        if version is None:
+            offered = ", ".join(info.versions) or "none"
+            known = ", ".join(answers.SERVICES)
+            raise PluginRefused(
+                f"DRA driver {info.name}: it has none of the services {known}: {offered}"
+            )
+        return version
+
+    def _changed(self, name: str) -> None:
+        for listener in self._listeners:
+            listener(name)
+
+    def _let_go(self, client: DriverClient) -> None:
+        task = asyncio.create_task(client.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,133 @@
+"""What is known of the claims on this node, and what follows for drivers and containers. Pure.
+
+Source: docs/reference/behaviour-resources.md, ru.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kubeletpy.dra.claims import Allocated, ClaimProblem, ClaimUse
+from kubeletpy.pods.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device that a driver has prepared.
+
+    Attributes:
+        requests: those of the claim that it is for; empty: all.
+        cdi: names of CDI devices, ``vendor.com/class=name``; a device may have none.
+    """
+
+    pool: str
+    name: str
+    requests: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    share: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInfo:
+    """One claim that pods of this node use.
+
+    Attributes:
+        pods: uids of the pods that use it.
+        drivers: each driver of the allocation, with what it has prepared.
+        prepared: since this agent runs. It is kept nowhere else: after a restart a new sandbox
+            has its claims prepared again.
+        restored: from the checkpoint: ``drivers`` is what an earlier agent was given.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    pods: frozenset[str] = frozenset()
+    drivers: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    prepared: bool = False
+    restored: bool = False
+
+    @property
+    def key(self) -> ClaimKey:
+        """What there is one of at a time."""
+        return self.namespace, self.name
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return f"{self.namespace}/{self.name}"
+
+
+ClaimKey = tuple[str, str]
+"""Namespace and name."""
+Claims = Mapping[ClaimKey, ClaimInfo]
+
+
+def referenced(known: ClaimInfo | None, claim: Allocated, pod: str) -> ClaimInfo:
+    """A claim with one more pod that uses it.
+
+    Raises:
+        ClaimProblem: an older claim of that name is still in use.
+    """
+    if known is None:
+        drivers: dict[str, tuple[Device, ...]] = dict.fromkeys(claim.drivers, ())
+        return ClaimInfo(claim.uid, claim.name, claim.namespace, frozenset({pod}), drivers)
+    if known.uid != claim.uid:
+        raise ClaimProblem(
+            f"ResourceClaim {known.shown}: an older one of that name (UID {known.uid}) has not "
+            "been given back by its drivers yet"
+        )
+    return replace(known, pods=known.pods | {pod})
+
+
+def by_driver(claims: Iterable[ClaimInfo]) -> dict[str, list[ClaimInfo]]:
+    """The claims of each driver: what one call is to ask for."""
+    found: dict[str, list[ClaimInfo]] = {}
+    for claim in claims:
+        for driver in claim.drivers:
+            found.setdefault(driver, []).append(claim)
+    return found
+
+
+def leaving(claims: Claims, pod: str) -> tuple[list[ClaimInfo], list[ClaimInfo]]:
+    """What the end of a pod means.
+
+    Returns:
+        the claims that others still use, without this pod, and those to be given back.
+    """
+    used = [claim for claim in claims.values() if pod in claim.pods]
+    kept = [replace(claim, pods=claim.pods - {pod}) for claim in used if len(claim.pods) > 1]
+    return kept, [claim for claim in used if len(claim.pods) == 1]
+
+
+def cdi_devices(
+    claims: Claims,
+    pod: Pod,
+    uses: Collection[ClaimUse],
+    asked: Iterable[tuple[str, str]],
+) -> tuple[str, ...]:
+    """The CDI devices of one container, each once.
+
+    Args:
+        asked: claims of the pod by their names in it, each with a request or "".
+
+    Raises:
+        ClaimProblem: a claim is not prepared.
+    """
+    objects = {use.name: use.claim for use in uses}
+    found: dict[str, None] = {}
+    for name, request in asked:
+        if name not in objects:
+            continue  # its template asks for nothing on this node
+        claim = claims.get((pod.namespace, objects[name]))
+        ready = claim is not None and (claim.prepared or claim.restored)
+        if claim is None or not ready or pod.uid not in claim.pods:
+            raise ClaimProblem(
+                f"ResourceClaim {pod.namespace}/{objects[name]} is not prepared for this pod"
+            )
+        for devices in claim.drivers.values():
+            for device in devices:
+                if not request or not device.requests or request in device.requests:
+                    found.update(dict.fromkeys(device.cdi))
+    return tuple(found)

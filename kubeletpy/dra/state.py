@@ -1,0 +1,92 @@
+"""The claims on this node, in memory and in their file.
+
+A change is on the disk when ``put`` or ``drop`` returns. Source:
+docs/reference/behaviour-resources.md, rx.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kubeletpy.dra import checkpoint
+from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.model import ClaimInfo, ClaimKey, Claims
+from kubeletpy.host.private_files import write_private
+
+MAX_BYTES = 16 << 20
+"""More than the claims of any node need; a bigger file is not read."""
+
+
+class ClaimState:
+    """Use it inside the event loop only."""
+
+    def __init__(self, path: Path, show: Callable[[Claims], None]) -> None:
+        """Read the file, if there is one; ``show`` is called with the claims at each change.
+
+        Raises:
+            BadCheckpoint: it cannot be used. There can be no agent then: claims of running pods
+                would be prepared again, and never given back.
+        """
+        self._path = path
+        self._show = show
+        self._claims: dict[ClaimKey, ClaimInfo] = {claim.key: claim for claim in _read(path)}
+        self._turn = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
+        self._written = 0
+        self._version = 0
+        show(self._claims)
+
+    @property
+    def claims(self) -> Claims:
+        """All of them."""
+        return self._claims
+
+    async def put(self, claims: Iterable[ClaimInfo]) -> None:
+        """Know these from now on. Raises ClaimProblem: the disk does not take it."""
+        for claim in claims:
+            self._claims[claim.key] = claim
+        await self._save()
+
+    async def drop(self, claims: Iterable[ClaimInfo]) -> None:
+        """Forget these. Raises ClaimProblem: the disk does not take it."""
+        for claim in claims:
+            self._claims.pop(claim.key, None)
+        await self._save()
+
+    async def _save(self) -> None:
+        """Write what is known now; a write goes on although nobody waits for it any more."""
+        self._version += 1
+        self._show(self._claims)
+        writing = asyncio.create_task(self._write(self._version))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        await asyncio.shield(writing)
+
+    async def _write(self, mine: int) -> None:
+        """Have it written; who waits for a turn may find that done."""
+        async with self._turn:
+            if self._written >= mine:
+                return
+            version, text = self._version, checkpoint.written(self._claims.values())
+            try:
+                await asyncio.to_thread(write_private, self._path, text)
+            except OSError as error:
+                raise ClaimProblem(f"{self._path} cannot be written: {error}") from error
+            self._written = version
+
+
+def _read(path: Path) -> list[ClaimInfo]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise checkpoint.BadCheckpoint(f"it has more than {MAX_BYTES} bytes")
+        return checkpoint.read(data.decode())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise checkpoint.BadCheckpoint(
+            f"{path}: {error}. Drain the node and remove the file"
+        ) from error

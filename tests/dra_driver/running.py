@@ -1,0 +1,70 @@
+"""A DRA driver for tests as a server; it registers as CSI drivers do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from tests.csi_driver.faults import Faults
+from tests.csi_driver.running import handler, registered
+from tests.dra_driver.services import VERSIONS, Services
+
+
+@dataclass(slots=True)
+class RunningDriver:
+    """One that answers.
+
+    Attributes:
+        told: what the agent said of the registration: whether it worked, and the error.
+    """
+
+    socket: Path
+    services: Services
+    faults: Faults
+    told: list[tuple[bool, str]] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """Under which it registers."""
+        return self.services.name
+
+
+@asynccontextmanager
+async def running(socket: Path, services: Services) -> AsyncIterator[RunningDriver]:
+    """A driver that listens at ``socket``."""
+    driver = RunningDriver(socket, services, Faults())
+    described = VERSIONS[services.version].DESCRIPTOR.services_by_name["DRAPlugin"]
+    handlers = {
+        method.name: handler(method, getattr(services, method.name), driver.faults)
+        for method in described.methods
+    }
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(described.full_name, handlers),)
+    )
+    driver.socket.unlink(missing_ok=True)
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    try:
+        yield driver
+    finally:
+        await server.stop(None)
+        driver.socket.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def driver_on_node(
+    registry: Path, socket: Path, services: Services
+) -> AsyncIterator[RunningDriver]:
+    """A driver that listens and has its registration socket in ``plugins_registry``."""
+    async with running(socket, services) as driver:
+        versions = (services.version,)
+        async with registered(driver, registry, kind="DRAPlugin", versions=versions):
+            yield driver

@@ -1,0 +1,154 @@
+"""A node's claims with drivers in the same process, for tests on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from kubeletpy.api.types import JSON
+from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.manager import ClaimManager
+from kubeletpy.dra.model import Claims, by_driver
+from kubeletpy.dra.state import ClaimState
+from kubeletpy.kubeapi.errors import NotFound
+from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.plugins.model import DRA, PluginInfo
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.plugin_calls import PluginCallFailed
+from tests.dra_driver.services import Services
+from tests.unit.podworkers.builders import pod_object
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class DriverInProcess:
+    """Answers the calls of agents; ``wait`` is awaited before each."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.services = Services(name, **options)
+        self.wait: Callable[[str], Any] | None = None
+        self.up = True
+
+    def info(self, endpoint: str = "/e", *versions: str) -> PluginInfo:
+        """As it registers."""
+        found = versions or (self.services.version,)
+        return PluginInfo(DRA, self.services.name, endpoint, found, f"{endpoint}-reg", (1, 1))
+
+
+class _Calls:
+    def __init__(self, driver: DriverInProcess) -> None:
+        self._driver = driver
+
+    async def call(
+        self,
+        method: str,
+        request: Message,
+        answer: type[Answer],
+        within: float,
+        *,
+        secrets: Iterable[str] = (),
+    ) -> Answer:
+        call = f"{method} of DRA driver {self._driver.services.name}"
+        try:
+            async with asyncio.timeout(within):
+                if self._driver.wait is not None:
+                    await self._driver.wait(method)
+                if not self._driver.up:
+                    raise PluginCallFailed(Code.UNAVAILABLE, call, "down", answered=False)
+                found = getattr(self._driver.services, method)(request)
+        except TimeoutError:
+            raise PluginCallFailed(
+                Code.DEADLINE_EXCEEDED, call, "no answer", answered=False
+            ) from None
+        return answer.FromString(found.SerializeToString())
+
+    async def follow(self, changed: Callable[[bool], None]) -> None:
+        changed(self._driver.up)
+
+    async def close(self) -> None:
+        pass
+
+
+class Api:
+    """ResourceClaims by name."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, JSON] = {}
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> JSON:
+        assert resource.plural == "resourceclaims"
+        if name not in self.claims:
+            raise NotFound(f'resourceclaims "{name}" not found')
+        return self.claims[name]
+
+    def allocate(self, name: str, pods: Iterable[str], *drivers: str, uid: str = "") -> None:
+        """A claim that is reserved for these pods."""
+        results = [{"driver": driver, "request": "r0"} for driver in drivers]
+        self.claims[name] = {
+            "metadata": {"name": name, "uid": uid or f"{name}-uid"},
+            "status": {
+                "reservedFor": [{"uid": pod} for pod in pods],
+                "allocation": {"devices": {"results": results}},
+            },
+        }
+
+
+class Node:
+    """What outlives an agent, and one agent at a time."""
+
+    def __init__(self, root: Path, *drivers: DriverInProcess) -> None:
+        self.path = root / "dra_manager_state"
+        self.api = Api()
+        self.by_name = {driver.services.name: driver for driver in drivers}
+        self.woken: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """A fresh agent; drivers are not registered with it yet."""
+        self.metrics = Metrics()
+        dra = self.metrics.dra
+
+        def show(claims: Claims) -> None:
+            counts = {name: len(each) for name, each in by_driver(claims.values()).items()}
+            dra.show(counts, len(claims))
+
+        self.drivers = Drivers(dra, lambda name, endpoint, version: _Calls(self.by_name[name]))
+        self.manager = ClaimManager(
+            cast(Any, self.api),
+            self.drivers,
+            ClaimState(self.path, show),
+            dra,
+            wake=self.woken.append,
+        )
+
+    async def register(self) -> None:
+        """All drivers."""
+        for driver in self.by_name.values():
+            await self.drivers.register(driver.info())
+
+    async def problem(self, pod: Pod) -> str:
+        """What prepare raises; empty: nothing."""
+        try:
+            await self.manager.prepare(pod)
+        except ClaimProblem as error:
+            return str(error)
+        return ""
+
+    def calls(self) -> list[Any]:
+        """Of all drivers."""
+        return [call for driver in self.by_name.values() for call in driver.services.history]
+
+
+def user(name: str, *claims: str) -> Pod:
+    """A pod whose container has all its claims."""
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    obj = pod_object(name, resourceClaims=entries)
+    obj["spec"]["containers"][0]["resources"] = {"claims": [{"name": each} for each in claims]}
+    return Pod(obj)

@@ -1,0 +1,82 @@
+"""The state file: the kubelet's sums, and what is read is what was written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.dra.checkpoint import BadCheckpoint, checksum, read, written
+from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.state import ClaimState
+
+HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'
+DEVICE = Device("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")
+CLAIMS = [
+    ClaimInfo("u1", "a", "n", frozenset({"p", "q"}), {"a.example.com": (DEVICE,)}, restored=True),
+    ClaimInfo("u2", "b", "n", frozenset({"p"}), {"b.example.com": ()}, restored=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [("null", 4010664294), ("[]", 2361995144)],
+)
+def test_sums_of_the_kubelet(claims: str, expected: int) -> None:
+    """Source: docs/reference/behaviour-resources.md, rx."""
+    data = f'{HEAD},"ClaimInfoStateList":{claims}}}'
+    assert checksum(data) == expected
+    assert read(json.dumps({"Checksum": expected, "Data": data}, indent=1)) == []
+
+
+def test_no_claims_are_written_as_the_kubelet_does() -> None:
+    assert json.loads(written([])) == {
+        "Data": f'{HEAD},"ClaimInfoStateList":null}}',
+        "Checksum": 4010664294,
+    }
+
+
+def test_what_is_written_is_read() -> None:
+    assert read(written(reversed(CLAIMS))) == CLAIMS
+
+
+def test_names_and_order_of_the_fields() -> None:
+    data = json.loads(written(CLAIMS[:1]))["Data"]
+    assert data == (
+        f'{HEAD},"ClaimInfoStateList":[{{"ClaimUID":"u1","ClaimName":"a","Namespace":"n",'
+        '"PodUIDs":{"p":{},"q":{}},"DriverState":{"a.example.com":{"Devices":[{"PoolName":"pool",'
+        '"DeviceName":"d0","ShareID":"share","RequestNames":["r0","r1"],'
+        '"CDIDeviceIDs":["a.example.com/claim=x"]}]}}}]}'
+    )
+
+
+def _wrapped(data: str) -> str:
+    return json.dumps({"Data": data, "Checksum": checksum(data)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        written(CLAIMS).replace('"Checksum": ', '"Checksum": 1').replace('sum":', 'sum":1'),
+        _wrapped("{}"),
+        _wrapped('{"kind":"DRACheckpoint","apiVersion":"v9"}'),
+        _wrapped(f'{HEAD},"ClaimInfoStateList":[{{}}]}}'),
+        _wrapped(f'{HEAD},"ClaimInfoStateList":[1]}}'),
+        _wrapped(f'{HEAD},"ClaimInfoStateList":{{"a":1}}}}'),
+        _wrapped(
+            f'{HEAD},"ClaimInfoStateList":[{{"ClaimUID":1,"ClaimName":"a","Namespace":"n"}}]}}'
+        ),
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_state_file(text: str, tmp_path: Path) -> None:
+    with pytest.raises(BadCheckpoint):
+        read(text)
+    path = tmp_path / "dra_manager_state"
+    path.write_text(text)
+    with pytest.raises(BadCheckpoint, match="Drain the node and remove the file"):
+        ClaimState(path, lambda claims: None)

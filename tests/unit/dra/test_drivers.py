@@ -1,0 +1,121 @@
+"""Which endpoint of which driver is used, which are refused, and whose slices are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.dra.slices import SliceCleaner
+from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.plugins.model import PluginInfo
+from kubeletpy.plugins.protocol import PluginRefused
+from tests.unit.dra.node import DriverInProcess, Node, user
+from tests.virtual_time import on_virtual_time
+
+A = "a.example.com"
+V1, BETA = "v1.DRAPlugin", "v1beta1.DRAPlugin"
+
+
+def info(name: str = A, endpoint: str = "/e", *versions: str) -> PluginInfo:
+    return PluginInfo("DRAPlugin", name, endpoint, versions or (V1,), "/reg", (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("versions", "used"),
+    [((V1,), V1), ((BETA,), BETA), ((BETA, V1), BETA), (("v9.DRAPlugin", V1, BETA), V1)],
+)
+@on_virtual_time
+async def test_the_first_service_that_is_known(
+    tmp_path: Path, versions: tuple[str, ...], used: str
+) -> None:
+    node = Node(tmp_path, DriverInProcess(A, version=used))
+    await node.drivers.register(info(A, "/e", *versions))
+    client = node.drivers.get(A)
+    assert client is not None
+    assert client.version == used
+    node.api.allocate("c", ["uid-p"], A)
+    assert await node.problem(user("p", "c")) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (info(A, "/e", "1.0.0"), "none of the services v1.DRAPlugin, v1beta1.DRAPlugin: 1.0.0"),
+        (info("A_b"), "cannot be the name"),
+        (info("../x"), "cannot be the name"),
+        (info("a" * 64), "cannot be the name"),
+    ],
+)
+@on_virtual_time
+async def test_drivers_that_are_refused(tmp_path: Path, given: PluginInfo, why: str) -> None:
+    with pytest.raises(PluginRefused, match=why):
+        Node(tmp_path).drivers.validate(given)
+
+
+@on_virtual_time
+async def test_of_two_endpoints_the_newest_that_is_connected(tmp_path: Path) -> None:
+    driver = DriverInProcess(A)
+    node = Node(tmp_path, driver)
+
+    def used() -> str:
+        client = node.drivers.get(A)
+        assert client is not None
+        return client.endpoint
+
+    await node.drivers.register(info(A, "/old"))
+    await asyncio.sleep(0)
+    driver.up = False
+    await node.drivers.register(info(A, "/new"))
+    await asyncio.sleep(0)
+    assert used() == "/old"
+    with pytest.raises(PluginRefused, match="is registered already"):
+        await node.drivers.register(info(A, "/new"))
+    await node.drivers.deregister(info(A, "/old"))
+    assert used() == "/new"
+    await node.drivers.deregister(info(A, "/old"))
+    assert node.drivers.names == [A]
+    await node.drivers.deregister(info(A, "/new"))
+    assert node.drivers.names == []
+    await node.drivers.close()
+
+
+class Slices:
+    def __init__(self) -> None:
+        self.deleted: list[tuple[float, str]] = []
+        self.down = 0
+
+    async def delete_collection(
+        self, resource: Resource, namespace: str | None = None, *, field_selector: str
+    ) -> Any:
+        assert resource.plural == "resourceslices"
+        at = asyncio.get_running_loop().time()
+        self.deleted.append((at, field_selector))
+        if self.down:
+            self.down -= 1
+            raise Unavailable("down")
+        return {}
+
+
+@on_virtual_time
+async def test_slices_of_drivers_that_are_gone(tmp_path: Path) -> None:
+    node, api = Node(tmp_path, DriverInProcess(A)), Slices()
+    cleaner = SliceCleaner(cast(Any, api), "n1", node.drivers)
+    api.down = 2
+    running = asyncio.create_task(cleaner.run())
+    await asyncio.sleep(10)
+    assert api.deleted == [(at, "spec.nodeName=n1") for at in (0, 1, 3)]
+    await node.drivers.register(info())
+    await asyncio.sleep(50)
+    await node.drivers.deregister(info())
+    await asyncio.sleep(20)
+    await node.drivers.register(info())  # back in time
+    await asyncio.sleep(100)
+    assert len(api.deleted) == 3
+    await node.drivers.deregister(info())
+    await asyncio.sleep(100)
+    assert api.deleted[3:] == [(210, f"spec.nodeName=n1,spec.driver={A}")]
+    running.cancel()

@@ -1,0 +1,266 @@
+"""Claims prepared and given back, over drivers that work, fail, hang, lie and are not there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.dra.checkpoint import read
+from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.manager import LOOK_S
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.pod import Pod
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+from tests.dra_driver.services import Given
+from tests.unit.dra.node import DriverInProcess, Node, user
+from tests.virtual_time import on_virtual_time
+
+A, B = "a.example.com", "b.example.com"
+
+
+async def given(node: Node, pod: Pod) -> tuple[str, ...]:
+    additions = ContainerAdditions(EnvironmentInputs())
+    found = await node.manager.provide(pod, pod.containers[0], (), additions)
+    return tuple(found.cdi_devices)
+
+
+def on_disk(node: Node) -> dict[str, set[str]]:
+    return {claim.name: set(claim.pods) for claim in read(node.path.read_text())}
+
+
+async def a_node(root: Path, *names: str) -> Node:
+    node = Node(root, *(DriverInProcess(name) for name in names or (A,)))
+    await node.register()
+    return node
+
+
+@on_virtual_time
+async def test_a_pod_gets_its_devices_and_gives_them_back(tmp_path: Path) -> None:
+    node = await a_node(tmp_path, A, B)
+    node.api.allocate("one", ["uid-p"], A)
+    node.api.allocate("two", ["uid-p"], A, B)
+    pod = user("p", "one", "two")
+    with pytest.raises(ContainerConfigError, match="ResourceClaim default/one is not prepared"):
+        await given(node, pod)
+    assert await node.problem(pod) == ""
+    assert node.calls() == [("prepare", ("one", "two")), ("prepare", ("two",))]
+    assert await given(node, pod) == (
+        f"{A}/claim=one-uid-d0",
+        f"{A}/claim=two-uid-d0",
+        f"{B}/claim=two-uid-d0",
+    )
+    assert on_disk(node) == {"one": {"uid-p"}, "two": {"uid-p"}}
+    assert node.manager.holds("uid-p")
+    assert await node.problem(pod) == ""
+    assert len(node.calls()) == 2
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {}
+    assert not any(driver.services.prepared for driver in node.by_name.values())
+    assert not node.manager.holds("uid-p")
+
+
+@on_virtual_time
+async def test_a_container_gets_what_its_request_is_for(tmp_path: Path) -> None:
+    devices = [Given("big", ["r0"]), Given("small", ["r1"]), Given("all")]
+    node = Node(tmp_path, DriverInProcess(A, allocation=lambda claim: devices))
+    await node.register()
+    node.api.allocate("c", ["uid-p"], A)
+    pod = user("p", "c")
+    assert await node.problem(pod) == ""
+    pod.containers[0]["resources"] = {"claims": [{"name": "c", "request": "r1"}]}
+    assert await given(node, pod) == (f"{A}/claim=c-uid-small", f"{A}/claim=c-uid-all")
+    pod.containers[0]["resources"] = {}
+    assert await given(node, pod) == ()
+
+
+@on_virtual_time
+async def test_a_shared_claim_is_prepared_once_and_given_back_by_the_last(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p", "uid-q"], A)
+    p, q = user("p", "c"), user("q", "c")
+    assert list(await asyncio.gather(node.problem(p), node.problem(q))) == ["", ""]
+    assert node.calls() == [("prepare", ("c",))]
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {"c": {"uid-q"}}
+    with pytest.raises(ContainerConfigError):
+        await given(node, p)
+    assert await given(node, q)
+    await node.manager.unprepare("uid-q")
+    assert node.calls() == [("prepare", ("c",)), ("unprepare", ("c",))]
+
+
+@on_virtual_time
+async def test_without_its_driver_nothing_is_noted_and_the_driver_wakes_the_pod(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, DriverInProcess(A))
+    node.api.allocate("c", ["uid-p"], A)
+    pod = user("p", "c")
+    assert A in await node.problem(pod)
+    assert not node.manager.holds("uid-p")
+    assert node.woken == []
+    await node.register()
+    assert node.woken == ["uid-p"]
+    assert await node.problem(pod) == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("refuses", "no such device"),
+        ("silent", "did not answer for it"),
+        ("hangs", "no answer"),
+        ("down", "down"),
+        ("lies", "no name of a CDI device"),
+    ],
+)
+@on_virtual_time
+async def test_a_driver_that_fails_is_asked_to_give_back(
+    tmp_path: Path, fault: str, why: str
+) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"], A)
+    driver, pod = node.by_name[A], user("p", "c")
+    services = driver.services
+    prepare: Any = services.NodePrepareResources
+
+    async def hang(method: str) -> None:
+        await asyncio.sleep(1e6)
+
+    class Lying:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(services, name)
+
+        def NodePrepareResources(self, request: Any) -> Any:
+            answer = prepare(request)
+            if fault == "silent":
+                answer.claims.clear()
+            else:
+                answer.claims["c-uid"].devices[0].cdi_device_ids[0] = "../../etc"
+            return answer
+
+    match fault:
+        case "refuses":
+            services.refuses["c-uid"] = "no such device"
+        case "hangs":
+            driver.wait = hang
+        case "down":
+            driver.up = False
+        case _:
+            driver.services = Lying()  # type: ignore[assignment]
+    began = asyncio.get_running_loop().time()
+    assert why in await node.problem(pod)
+    assert asyncio.get_running_loop().time() - began == (45 if fault == "hangs" else 0)
+    with pytest.raises(ContainerConfigError):
+        await given(node, pod)
+    assert node.manager.holds("uid-p")
+    driver.services, driver.wait, driver.up = services, None, True
+    services.refuses.clear()
+    assert await node.problem(pod) == ""
+    assert await given(node, pod)
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {}
+    assert services.prepared == {}
+
+
+@on_virtual_time
+async def test_after_a_restart_containers_have_their_devices_and_a_sandbox_prepares_again(
+    tmp_path: Path,
+) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"], A)
+    pod = user("p", "c")
+    await node.manager.prepare(pod)
+    node.start()
+    assert await given(node, pod) == (f"{A}/claim=c-uid-d0",)
+    await node.register()
+    assert await node.problem(pod) == ""
+    assert node.calls() == [("prepare", ("c",)), ("prepare", ("c",))]
+    assert await given(node, pod) == (f"{A}/claim=c-uid-d0",)
+
+
+@on_virtual_time
+async def test_an_older_claim_of_the_name_is_given_back_first(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"], A)
+    await node.manager.prepare(user("p", "c"))
+    node.api.allocate("c", ["uid-q"], A, uid="newer")
+    assert "an older one of that name (UID c-uid)" in await node.problem(user("q", "c"))
+    await node.manager.unprepare("uid-p")
+    assert await node.problem(user("q", "c")) == ""
+
+
+@on_virtual_time
+async def test_a_claim_is_kept_until_all_its_drivers_gave_it_back(tmp_path: Path) -> None:
+    node = await a_node(tmp_path, A, B)
+    node.api.allocate("c", ["uid-p"], A, B)
+    pod = user("p", "c")
+    await node.manager.prepare(pod)
+    node.by_name[B].services.refuses["c-uid"] = "busy"
+    with pytest.raises(ClaimProblem, match="busy"):
+        await node.manager.unprepare("uid-p")
+    assert node.manager.holds("uid-p")
+    with pytest.raises(ContainerConfigError):
+        await given(node, pod)
+    node.by_name[B].services.refuses.clear()
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {}
+
+
+@on_virtual_time
+async def test_claims_of_pods_that_are_gone_are_given_back(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"], A)
+    node.api.allocate("d", ["uid-q"], A)
+    await node.manager.prepare(user("p", "c"))
+    await node.manager.prepare(user("q", "d"))
+    node.start()
+    running = asyncio.create_task(node.manager.run())
+    await asyncio.sleep(3 * LOOK_S)
+    assert set(on_disk(node)) == {"c", "d"}  # nobody knows yet which pods there are
+    node.manager.pods_known({"uid-q"})
+    await asyncio.sleep(1)
+    assert set(on_disk(node)) == {"c", "d"}  # the driver is not there
+    await node.register()
+    await asyncio.sleep(1)
+    assert set(on_disk(node)) == {"d"}
+    running.cancel()
+
+
+@on_virtual_time
+async def test_a_claim_without_devices_of_drivers(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"])
+    pod = user("p", "c")
+    assert await node.problem(pod) == ""
+    assert await given(node, pod) == ()
+    await node.manager.unprepare("uid-p")
+    assert on_disk(node) == {}
+
+
+@on_virtual_time
+async def test_a_claim_that_is_not_there(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    assert "cannot be read" in await node.problem(user("p", "c"))
+
+
+@on_virtual_time
+async def test_figures(tmp_path: Path) -> None:
+    node = await a_node(tmp_path)
+    node.api.allocate("c", ["uid-p"], A)
+    await node.manager.prepare(user("p", "c"))
+    value = node.metrics.registry.get_sample_value
+    assert value("dra_resource_claims_in_use", {"driver_name": A}) == 1
+    assert value("dra_resource_claims_in_use", {"driver_name": "<any>"}) == 1
+    labels = {"operation_name": "PrepareResources", "is_error": "false"}
+    assert value("dra_operations_duration_seconds_count", labels) == 1
+    call = {
+        "driver_name": A,
+        "method_name": "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+        "grpc_status_code": "OK",
+    }
+    assert value("dra_grpc_operations_duration_seconds_count", call) == 1
