@@ -2,7 +2,7 @@
 
 On a private containerd, with a driver that binds directories: create -> Ready and delete -> gone of
 a pod with a claim beside one without and the driver's own calls; 60 such pods at once; a claim in
-use that grows. The agent may watch claims and volumes (``deploy/rbac-watch-volumes.yaml``).
+use that grows. The embedded API lets the agent's node follow its own claims and volumes.
 """
 
 from __future__ import annotations
@@ -183,8 +183,7 @@ async def expansion(stand: Stand, name: str, mebibytes: int) -> float:
 async def run(generation: int, rounds: int, pods: int) -> None:
     """Measure and print."""
     async with make_stand(generation, floor=False) as stand:
-        admin = stand.directory / "api" / "admin.kubeconfig"
-        await asyncio.to_thread(stand.launch_agent, admin)
+        await asyncio.to_thread(stand.launch_agent)
         await stand.nodes.until(NODE, "Ready")
         async with running_driver(stand) as driver:
             await _measure(stand, driver, rounds, pods)

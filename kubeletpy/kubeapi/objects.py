@@ -219,13 +219,25 @@ class WatchedObjects:
         return tracked.object
 
     async def _keep_known(self, api: KubeApi, tracked: _Tracked) -> None:
+        readable = False
         while True:
             while self._only_read(tracked.key.resource) or not self._slots.take(
                 tracked.key, tracked.users
             ):
                 await self._poll(api, tracked)
                 await self._pause(tracked)
-            await self._watch(api, tracked)
+            if await self._watch(api, tracked):
+                readable = False
+            elif readable:
+                self._not_watchable(tracked.key.resource)
+                readable = False
+                await self._pause(tracked)
+                continue
+            # What is no business of this node yet (an attachment that is not there) may not even
+            # be read. Only what may be read and still not be watched speaks for all of its kind.
+            readable = await self._poll(api, tracked)
+            if not readable:
+                await self._pause(tracked)
 
     def _only_read(self, resource: Resource) -> bool:
         until = self._unwatchable.get(resource)
@@ -258,13 +270,15 @@ class WatchedObjects:
         except TimeoutError:
             return
 
-    async def _watch(self, api: KubeApi, tracked: _Tracked) -> None:
-        """Follow an object until that is forbidden, where it can be read instead."""
-        forbidden = asyncio.Event()
+    async def _watch(self, api: KubeApi, tracked: _Tracked) -> bool:
+        """Follow an object until that is forbidden, where it can be read instead.
+
+        Returns whether that lasted: what was found out of it before counts no more.
+        """
+        begun, forbidden = asyncio.get_running_loop().time(), asyncio.Event()
 
         def failed(error: ApiError) -> None:
             if self._read_when_forbidden and isinstance(error, Forbidden):
-                self._not_watchable(tracked.key.resource)
                 forbidden.set()
                 return
             self._failed(tracked, error)
@@ -289,8 +303,10 @@ class WatchedObjects:
             running.cancel()
             waiting.cancel()
             self._slots.give_back(tracked.key)
+        return asyncio.get_running_loop().time() - begun >= POLL_S
 
-    async def _poll(self, api: KubeApi, tracked: _Tracked) -> None:
+    async def _poll(self, api: KubeApi, tracked: _Tracked) -> bool:
+        """Read an object once; returns whether the API said what it is."""
         key = tracked.key
         async with self._polls:
             for wait in (*FORBIDDEN_WAITS, None):
@@ -303,14 +319,15 @@ class WatchedObjects:
                         await asyncio.sleep(wait)
                         continue
                     self._failed(tracked, error)
-                    return
+                    return False
                 except NotFound:
                     found = None
                 except ApiError as error:
                     self._failed(tracked, error)
-                    return
+                    return False
                 self._take(tracked, found)
-                return
+                return True
+        return False
 
     def _let_go(self, uid: str, key: ObjectKey) -> None:
         tracked = self._tracked[key]

@@ -23,7 +23,7 @@ BY_DEFAULT = {"attachRequired": False, "fsGroupPolicy": "File"}
 
 
 class Storage:
-    """A node whose cluster lets it watch claims and volumes, and its drivers."""
+    """A node that follows its own claims and volumes with a node's rights, and its drivers."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -37,8 +37,8 @@ class Storage:
         return self.node.root_dir / "plugins_registry"
 
     def start_agent(self) -> None:
-        """Start the agent with the right to watch volumes; returns when it answers and is Ready."""
-        self.node.start_agent(f"--kubeconfig={self.node.api.endpoint.admin_kubeconfig}")
+        """Start the agent; returns when it answers and is Ready."""
+        self.node.start_agent()
         self.node.until(lambda: self.node.http("/healthz")[0] == 200, "the agent answers")
         self.node.wait_ready()
 

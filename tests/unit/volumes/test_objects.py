@@ -14,6 +14,7 @@ from kubeletpy.kubeapi.objects import (
     IDLE_S,
     POLL_S,
     POLLS_AT_ONCE,
+    PRESSED_WAITS,
     WATCH_AGAIN_S,
     ObjectKey,
     WatchedObjects,
@@ -238,4 +239,65 @@ async def test_what_may_only_be_read_is_said_once_and_alarms_nobody(
             "this node may not watch these objects: changes are seen when they are read again",
         )
     ]
+    await objects.close()
+
+
+class OfThisNode(FakeApi):
+    """What the embedded API lets a node do with attachments: none of it, before they are there."""
+
+    async def get(self, resource: Resource, name: str, namespace: str) -> JSON:
+        self._related(name)
+        return await super().get(resource, name, namespace)
+
+    async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
+        self._related(given["field_selector"].removeprefix("metadata.name="))
+        return await super().list(resource, namespace, **given)
+
+    def _related(self, name: str) -> None:
+        if (CONFIGMAPS.plural, "default", name) not in self.objects:
+            raise Forbidden("no relationship found", code=403)
+
+
+@on_virtual_time
+async def test_what_is_not_there_yet_keeps_no_other_from_being_watched() -> None:
+    api = OfThisNode()
+    api.put("there")
+    objects = WatchedObjects(cast(Any, api), rng=random.Random(1), read_when_forbidden=True)
+    woken: list[str] = []
+    objects.on_change(woken.append)
+    objects.register("first", [key("late")])
+    with pytest.raises(Forbidden):
+        await objects.get(key("late"))
+    objects.press("first", [key("late")])
+    objects.register("second", [key("there")])
+    assert await objects.get(key("there"))
+    assert api.open_watches == 1
+    api.put("late")
+    await asyncio.sleep(PRESSED_WAITS[1])
+    assert woken == ["first"]
+    assert api.open_watches == 2
+    api.put("late", data={"a": "2"})
+    await settle()
+    assert woken == ["first", "first"]
+    await objects.close()
+
+
+class ListsOnly(FakeApi):
+    """A cluster that lets a node list claims, and not watch them."""
+
+    async def watch(self, resource: Resource, namespace: str, **given: Any) -> Any:
+        self.calls["watch"] = self.calls.get("watch", 0) + 1
+        raise Forbidden("cannot watch", code=403)
+        yield
+
+
+@on_virtual_time
+async def test_what_may_be_listed_and_not_watched_is_read_now_and_then() -> None:
+    api = ListsOnly()
+    api.put("a")
+    objects = WatchedObjects(cast(Any, api), rng=random.Random(1), read_when_forbidden=True)
+    objects.register("pod", [key("a")])
+    assert await objects.get(key("a"))
+    await asyncio.sleep(WATCH_AGAIN_S / 2)
+    assert api.calls["watch"] <= 2
     await objects.close()

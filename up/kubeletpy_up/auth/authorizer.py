@@ -220,8 +220,8 @@ def _attachments(node: str, request: Request, lookup: Lookup) -> str | None:
 
 
 def _reads_one(request: Request) -> bool:
-    """A real Node authorizer lets a node get these; to watch the same one object is as much."""
-    return request.verb in ("get", "watch") and bool(request.name) and not request.subresource
+    """A real Node authorizer lets a node get these; to follow the same one object is as much."""
+    return request.verb in _READ and bool(request.name) and not request.subresource
 
 
 def _unrelated(node: str) -> str:
