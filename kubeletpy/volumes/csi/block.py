@@ -15,7 +15,7 @@ from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.csi import disk, files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.filesystem import mode_of
-from kubeletpy.volumes.csi.host import CsiHost, on_disk, pod_info, texts
+from kubeletpy.volumes.csi.host import CsiHost, flushed_meanwhile, on_disk, pod_info, texts
 from kubeletpy.volumes.csi.names import BlockPaths, attachment_name
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operation import OperationFailed, PodUse
@@ -38,9 +38,10 @@ class BlockVolumes:
             return
         paths = self._host.paths.block(spec.spec_name)
         volume = await self._volume(spec, attachment, "nodeStageSecretRef", {})
-        await on_disk("staging directory", self._prepare, spec, paths, paths.staging)
+        written = await on_disk("staging directory", self._prepare, spec, paths, paths.staging)
         try:
-            await client.stage(volume, paths.staging, until)
+            call = client.stage(volume, paths.staging, until)
+            await flushed_meanwhile(paths.data, call, written=written)
         except OperationFailed as error:
             if error.outcome is Outcome.FINAL and paths.staging in self._host.fresh:
                 with contextlib.suppress(OperationFailed):
@@ -59,8 +60,9 @@ class BlockVolumes:
         bound, target = paths.map(use.uid), paths.publish(use.uid)
         extra = pod_info(use, inline=False) if rules.pod_info else {}
         volume = await self._volume(spec, attachment, "nodePublishSecretRef", extra)
-        await on_disk("volume directory", self._prepare, spec, paths, paths.publish_dir)
-        await client.publish(volume, paths.staging, target, read_only=spec.read_only, until=until)
+        written = await on_disk("volume directory", self._prepare, spec, paths, paths.publish_dir)
+        call = client.publish(volume, paths.staging, target, read_only=spec.read_only, until=until)
+        await flushed_meanwhile(paths.data, call, written=written)
         device = await on_disk(f"device of driver {spec.driver}", disk.device_of, target)
         await on_disk("device of the pod", disk.map_device, device, bound, link, device)
         return Published(link, device=device)
@@ -115,7 +117,7 @@ class BlockVolumes:
             secrets=await self._host.credentials.secret(spec.source.get(secret)),
         )
 
-    def _prepare(self, spec: VolumeSpec, paths: BlockPaths, directory: str) -> None:
+    def _prepare(self, spec: VolumeSpec, paths: BlockPaths, directory: str) -> bool:
         if not Path(paths.data).exists():
             self._host.fresh.add(paths.staging)
         disk.make_directory(directory)
@@ -128,7 +130,7 @@ class BlockVolumes:
             node=node,
             attachment=attachment_name(spec.handle, spec.driver, node),
         )
-        files.write(paths.data, data)
+        return files.write(paths.data, data)
 
 
 def _remove_published(target: str) -> None:

@@ -6,6 +6,7 @@ st.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -55,20 +56,20 @@ class Credentials:
 
         Raises OperationFailed.
         """
-        made = {}
-        for each in wanted:
-            account = pod.spec.get("serviceAccountName") or "default"
-            key = TokenKey(account, each.audience, each.seconds)
-            try:
-                bound = await self._tokens.bound(pod, key)
-            except TokenError as error:
-                audience = each.audience or "the API server"
-                raise _failed(f"token for {audience}: {error}") from None
-            made[each.audience] = {
-                "token": bound.token,
-                "expirationTimestamp": format_time(bound.expires_at),
-            }
+        tokens = await asyncio.gather(*(self._token(pod, each) for each in wanted))
+        made = {each.audience: token for each, token in zip(wanted, tokens, strict=True)}
         return {TOKENS_KEY: json.dumps(made, separators=(",", ":"))} if made else {}
+
+    async def _token(self, pod: Pod, wanted: TokenRequest) -> dict[str, str]:
+        account = pod.spec.get("serviceAccountName") or "default"
+        try:
+            bound = await self._tokens.bound(
+                pod, TokenKey(account, wanted.audience, wanted.seconds)
+            )
+        except TokenError as error:
+            audience = wanted.audience or "the API server"
+            raise _failed(f"token for {audience}: {error}") from None
+        return {"token": bound.token, "expirationTimestamp": format_time(bound.expires_at)}
 
 
 def _decoded(data: Any, shown: str) -> dict[str, str]:

@@ -70,12 +70,16 @@ def decode(content: bytes) -> VolumeData:
     return VolumeData(**read)
 
 
-def write(path: str, data: VolumeData) -> None:
-    """Make the file; nothing is written when it says so already. Raises OSError."""
+def write(path: str, data: VolumeData) -> bool:
+    """Make the file; nothing is written when it says so already. Raises OSError.
+
+    Returns whether it was written. The next agent finds it then; that it outlives a crash of the
+    machine is up to :func:`flush`.
+    """
     content = encode(data)
     with contextlib.suppress(OSError, DataUnreadable):
         if _read(path) == content:
-            return
+            return False
     target = Path(path)
     # a name that the kubelet takes for no volume, and that an rmdir of ours will find
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -85,18 +89,22 @@ def write(path: str, data: VolumeData) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    return True
+
+
+def flush(path: str) -> None:
+    """Have the file and its name on the disk. Raises OSError."""
+    for each, kind in ((path, os.O_NOFOLLOW), (str(Path(path).parent), os.O_DIRECTORY)):
+        descriptor = os.open(each, os.O_RDONLY | kind | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read(path: str) -> VolumeData | None:

@@ -17,7 +17,14 @@ from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.csi import disk, files
 from kubeletpy.volumes.csi.driver_object import gives_to_group, lifecycle_problem
 from kubeletpy.volumes.csi.files import VolumeData
-from kubeletpy.volumes.csi.host import CsiHost, on_disk, pod_info, selinux_option, texts
+from kubeletpy.volumes.csi.host import (
+    CsiHost,
+    flushed_meanwhile,
+    on_disk,
+    pod_info,
+    selinux_option,
+    texts,
+)
 from kubeletpy.volumes.csi.names import (
     DATA_FILE,
     EPHEMERAL,
@@ -75,9 +82,10 @@ class FilesystemVolumes:
         )
         paths = self._host.paths.staging(spec.driver, spec.handle)
         data = VolumeData(spec.driver, spec.handle, selinux=use.selinux_context or "")
-        await on_disk("staging directory", self._prepare, paths.target, paths.data, data)
+        written = await on_disk("staging directory", self._prepare, paths.target, paths.data, data)
         try:
-            await client.stage(volume, paths.target, until)
+            call = client.stage(volume, paths.target, until)
+            await flushed_meanwhile(paths.data, call, written=written)
         except OperationFailed as error:
             await self._take_back(error, paths.target, paths.data)
             raise
@@ -105,13 +113,14 @@ class FilesystemVolumes:
         if not spec.inline and await client.stages(until):
             staging = host.paths.staging(driver, spec.handle).target
         paths = host.paths.filesystem(use.uid, spec.spec_name)
-        secrets = await host.credentials.secret(
-            spec.source.get("nodePublishSecretRef"), use.namespace if spec.inline else ""
+        namespace = use.namespace if spec.inline else ""
+        secrets, tokens = await asyncio.gather(
+            host.credentials.secret(spec.source.get("nodePublishSecretRef"), namespace),
+            host.credentials.tokens(use.pod, rules.tokens),
         )
         context = texts(spec.source.get("volumeAttributes"))
         if rules.pod_info:
             context |= pod_info(use, inline=spec.inline)
-        tokens = await host.credentials.tokens(use.pod, rules.tokens)
         if rules.tokens_in_secrets:
             secrets |= tokens
         else:
@@ -142,11 +151,14 @@ class FilesystemVolumes:
             lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
             selinux=selinux or "",
         )
-        await on_disk("volume directory", self._prepare, None, paths.data, data, paths.target)
+        written = await on_disk(
+            "volume directory", self._prepare, None, paths.data, data, paths.target
+        )
         try:
-            await client.publish(
+            call = client.publish(
                 volume, staging, paths.target, read_only=spec.read_only, until=until
             )
+            await flushed_meanwhile(paths.data, call, written=written)
         except OperationFailed as error:
             if not remount:
                 await self._take_back(error, paths.target, paths.data)
@@ -209,13 +221,16 @@ class FilesystemVolumes:
 
     def _prepare(
         self, directory: str | None, data_path: str, data: VolumeData, target: str = ""
-    ) -> None:
-        """Directories and the file that a teardown needs, before anything is called."""
+    ) -> bool:
+        """Directories and the file that a teardown needs, before anything is called.
+
+        Returns whether the file was written.
+        """
         target = directory or target
         if files_of(data_path) is None and not disk.is_mounted(target):
             self._host.fresh.add(target)
         disk.make_directory(directory or str(Path(data_path).parent))
-        files.write(data_path, data)
+        return files.write(data_path, data)
 
     async def _take_back(self, error: OperationFailed, target: str, data: str) -> None:
         """After a failure that leaves nothing: as if nothing had been tried."""

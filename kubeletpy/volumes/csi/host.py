@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
@@ -89,3 +90,19 @@ async def on_disk(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kw
         where = f": {error.filename}" if error.filename else ""
         text = f"{what}: {error.strerror or error}{where}"
         raise OperationFailed(Outcome.UNCERTAIN, text) from None
+
+
+async def flushed_meanwhile(path: str, call: Awaitable[T], *, written: bool) -> T:
+    """A call to a driver, and vol_data.json on the disk when it has ended.
+
+    The file is there before the call, for an agent after this one; that the disk has it matters
+    only after a crash of the machine, which ends the mounts too. Raises OperationFailed.
+    """
+    if not written:
+        return await call
+    flush = on_disk("vol_data.json", files.flush, path)
+    answer, flushed = await asyncio.gather(call, flush, return_exceptions=True)
+    for each in (answer, flushed):
+        if isinstance(each, BaseException):
+            raise each
+    return cast("T", answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +28,11 @@ def test_it_is_the_kubelets() -> None:
 def test_written_read_and_removed(tmp_path: Path) -> None:
     path = str(tmp_path / "vol_data.json")
     assert files.read(path) is None
-    files.write(path, DATA)
+    assert files.write(path, DATA)
+    files.flush(path)
     assert files.read(path) == DATA
     before = os.stat(path).st_ino  # noqa: PTH116
-    files.write(path, DATA)
+    assert not files.write(path, DATA)
     assert os.stat(path).st_ino == before  # noqa: PTH116
     (tmp_path / ".vol_data.json.0123").touch()
     files.remove(path)
@@ -44,10 +46,10 @@ def test_a_write_that_fails_leaves_the_old_file(
     path = str(tmp_path / "vol_data.json")
     files.write(path, DATA)
 
-    def full(_: int) -> None:
+    def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
         files.write(path, VolumeData("other", "h"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["vol_data.json"]
