@@ -62,7 +62,7 @@ def item_value(item: Mapping[str, Any], pod: Pod, facts: NodeFacts) -> str:
         if not resource.get("containerName"):
             raise DownwardError("resourceFieldRef of a volume: containerName is missing")
         selector = cast(api.ResourceFieldSelector, resource)
-        return resource_value(selector, pod, pod.containers[0], facts)
+        return resource_value(selector, pod, next(iter(pod.containers)), facts)
     raise DownwardError(f"downwardAPI item {item.get('path')!r} has neither field nor resource")
 
 
@@ -81,7 +81,7 @@ def quoted(text: str) -> str:
 def _escaped(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
-    if character == " " or character.isprintable():
+    if character.isprintable():
         return character
     code = ord(character)
     if code < 0x80:

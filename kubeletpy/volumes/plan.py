@@ -119,7 +119,7 @@ def _refusal(references: int) -> str:
 def volume_source(volume: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Kind and source of a volume; one without a source is an emptyDir."""
     for key, value in volume.items():
-        if key != "name" and isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             return key, value
     return "emptyDir", {}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.model import Failure, Key, Kind
 
-FIRST_S = 0.5
-LAST_S = 122.0
+FIRST_MS = 500
+LAST_MS = 122_000
 
 Tried = tuple[Kind, Key]
 
@@ -34,7 +34,7 @@ class Backoffs:
         before = self.ended(*tried)
         count = before.count if before is not None else 0
         since = before.at if before is not None else now
-        wait = min(FIRST_S * 2.0 ** min(count, 20), LAST_S)
+        wait = min(FIRST_MS << count, LAST_MS) / 1000
         self.failures[tried] = Failure(error.message, error.call, count + 1, now + wait, since)
         self._drivers[tried] = driver
 

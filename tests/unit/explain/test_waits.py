@@ -491,6 +491,20 @@ ROWS: list[Row] = [
         "its containers have stopped, but it is not released: busy; next try in 42s",
         False,
     ),
+    (
+        "ending, whatever would keep it from starting",
+        {"pod": PROBED, "worker": ENDING, **errors("RunContainerError")},
+        [],
+        "terminating for 10s, with a grace period of 30s",
+        False,
+    ),
+    (
+        "a start before the worker",
+        {"record": None, **errors("RunContainerError")},
+        [(K.START_ERROR, "main", "RunContainerError: why", None, 42.0)],
+        "not started: container main can't start: RunContainerError: why; next try in 42s",
+        False,
+    ),
     ("starting", {"status": not_ready()}, [], "starting", False),
     (
         "runs, not ready",
