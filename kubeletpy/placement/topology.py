@@ -1,0 +1,101 @@
+"""The CPUs of a machine: which core, socket, NUMA node and L3 cache each belongs to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Cpu(NamedTuple):
+    """A logical CPU.
+
+    Attributes:
+        core: lowest id of the CPUs in its core.
+        uncore: its L3 cache; where none is known, its socket.
+    """
+
+    id: int
+    core: int
+    socket: int
+    numa: int
+    uncore: int
+
+
+Unit = Callable[[Cpu], int]
+"""What CPUs are grouped by."""
+
+
+def by_core(cpu: Cpu) -> int:
+    """Its core."""
+    return cpu.core
+
+
+def by_socket(cpu: Cpu) -> int:
+    """Its socket."""
+    return cpu.socket
+
+
+def by_numa(cpu: Cpu) -> int:
+    """Its NUMA node."""
+    return cpu.numa
+
+
+def by_uncore(cpu: Cpu) -> int:
+    """Its L3 cache."""
+    return cpu.uncore
+
+
+@dataclass(frozen=True)
+class CpuTopology:
+    """The online CPUs, by id."""
+
+    cpus: Mapping[int, Cpu]
+
+    @cached_property
+    def ids(self) -> frozenset[int]:
+        """All of them."""
+        return frozenset(self.cpus)
+
+    @cached_property
+    def cores(self) -> Mapping[int, frozenset[int]]:
+        """Core -> its CPUs."""
+        return self.grouped(self.cpus, by_core)
+
+    @cached_property
+    def sockets(self) -> Mapping[int, frozenset[int]]:
+        """Socket -> its CPUs."""
+        return self.grouped(self.cpus, by_socket)
+
+    @cached_property
+    def nodes(self) -> Mapping[int, frozenset[int]]:
+        """NUMA node -> its CPUs."""
+        return self.grouped(self.cpus, by_numa)
+
+    @cached_property
+    def caches(self) -> Mapping[int, frozenset[int]]:
+        """L3 cache -> its CPUs."""
+        return self.grouped(self.cpus, by_uncore)
+
+    @property
+    def threads_per_core(self) -> int:
+        """How many CPUs a core has; on a machine with cores of several kinds, at least that many
+        have all, rounded down."""
+        return len(self.cpus) // len(self.cores) if self.cores else 0
+
+    @property
+    def numa_first(self) -> bool:
+        """Whether a NUMA node holds whole sockets, not the other way round."""
+        return len(self.sockets) >= len(self.nodes)
+
+    def grouped(self, ids: Iterable[int], unit: Unit) -> dict[int, frozenset[int]]:
+        """The given CPUs by unit, units ascending."""
+        found: dict[int, set[int]] = {}
+        for each in ids:
+            found.setdefault(unit(self.cpus[each]), set()).add(each)
+        return {key: frozenset(found[key]) for key in sorted(found)}
+
+    def within(self, ids: Collection[int], unit: Unit, key: int) -> frozenset[int]:
+        """Those of the given CPUs that are in one unit."""
+        return frozenset(each for each in ids if unit(self.cpus[each]) == key)
