@@ -1,0 +1,122 @@
+"""``cpu_manager_state``: which CPUs are whose, in the kubelet's form. Pure.
+
+Source: docs/reference/behaviour-resources.md, rx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kubeletpy.placement import go_dump
+from kubeletpy.placement.id_lists import format_ids, parse_ids
+from kubeletpy.placement.state_json import StateError, read_object, read_text_maps, write_object
+
+TYPE = "*state.CPUManagerCheckpoint"
+Entries = Mapping[str, Mapping[str, frozenset[int]]]
+"""By uid of the pod and name of the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuState:
+    """Who has which CPUs.
+
+    Attributes:
+        policy: cpuManagerPolicy, by which they were given.
+        pool: CPUs of all containers that have none of their own.
+        entries: CPUs of a container's own.
+    """
+
+    policy: str
+    pool: frozenset[int] = frozenset()
+    entries: Entries = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, uid: str, container: str) -> frozenset[int] | None:
+        """A container's own; None: it has none."""
+        return self.entries.get(uid, {}).get(container)
+
+    def given(self, uid: str, container: str, cpus: frozenset[int]) -> CpuState:
+        """The state after a container was given CPUs, and the pool has them no more."""
+        mine = {**self.entries.get(uid, {}), container: cpus}
+        return CpuState(self.policy, self.pool - cpus, {**self.entries, uid: mine})
+
+    def without_all_but(self, uids: Collection[str]) -> CpuState:
+        """The state after all other pods gave back what they had; itself, if they had nothing."""
+        gone = self.entries.keys() - set(uids)
+        if not gone:
+            return self
+        kept = {uid: of_pod for uid, of_pod in self.entries.items() if uid not in gone}
+        freed = {cpu for uid in gone for cpus in self.entries[uid].values() for cpu in cpus}
+        held = {cpu for of_pod in kept.values() for cpus in of_pod.values() for cpu in cpus}
+        return CpuState(self.policy, self.pool | (freed - held), kept)
+
+    @property
+    def exclusive(self) -> frozenset[int]:
+        """All CPUs that are a container's own."""
+        return frozenset(
+            cpu for of_pod in self.entries.values() for cpus in of_pod.values() for cpu in cpus
+        )
+
+
+def write_cpu_state(state: CpuState) -> str:
+    """The text of the file."""
+    entries = {
+        uid: {name: format_ids(cpus) for name, cpus in of_pod.items()}
+        for uid, of_pod in state.entries.items()
+        if of_pod
+    }
+    pool = format_ids(state.pool)
+    return write_object(
+        {
+            "policyName": state.policy,
+            "defaultCpuSet": pool,
+            **({"entries": entries} if entries else {}),
+            "checksum": cpu_checksum(state.policy, pool, entries),
+        }
+    )
+
+
+def read_cpu_state(text: str) -> CpuState:
+    """What a file says.
+
+    Raises:
+        StateError: it can't be used; the message says why.
+    """
+    found = read_object(text)
+    policy, pool = found.text("policyName"), found.text("defaultCpuSet")
+    if found.values.get("podEntries"):
+        raise StateError(
+            "it has CPUs of whole pods (feature gate PodLevelResourceManagers), "
+            "which this version does not know"
+        )
+    entries = read_text_maps(found.values.get("entries"), "entries")
+    found.verify(cpu_checksum(policy, pool, entries))
+    try:
+        return CpuState(
+            policy,
+            parse_ids(pool),
+            {
+                uid: {name: parse_ids(cpus) for name, cpus in of_pod.items()}
+                for uid, of_pod in entries.items()
+            },
+        )
+    except ValueError as error:
+        raise StateError(f"a set of CPUs can't be read: {error}") from error
+
+
+def cpu_checksum(policy: str, pool: str, entries: Mapping[str, Mapping[str, str]]) -> int:
+    """The sum of a file with these texts in it."""
+    return go_dump.checksum(
+        TYPE,
+        (
+            ("PolicyName", "string", policy),
+            ("DefaultCPUSet", "string", pool),
+            (
+                "Entries",
+                "map[string]map[string]string",
+                go_dump.text_map({uid: go_dump.text_map(of) for uid, of in entries.items()}),
+            ),
+            ("Checksum", "checksum.Checksum", 0),
+        ),
+    )

@@ -1,0 +1,54 @@
+"""Text of a Go value as the kubelet's state files have it summed. Pure.
+
+The sums of the CPU, memory and device managers' files are FNV-1a of such a text, so who reads or
+writes them has to have it to the letter. Grammar and vectors:
+docs/reference/behaviour-resources.md, rx. Types are written as the file's owner names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kubeletpy.pods.fnv import fnv1a_32
+
+NIL = "<nil>"
+Field = tuple[str, str, object]
+"""Name, Go type and value; a value is a text that is in the grammar already, or a number."""
+
+
+def checksum(type_name: str, fields: Iterable[Field]) -> int:
+    """The sum of a whole file, its own sum taken as 0."""
+    return fnv1a_32(f"({type_name}){struct(fields)}".encode("utf-8", "surrogateescape"))
+
+
+def struct(fields: Iterable[Field]) -> str:
+    """A struct inside of a map or a list, or behind the name of its type."""
+    return "{" + " ".join(f"{name}:({type_}){value}" for name, type_, value in fields) + "}"
+
+
+def pointer(value: str) -> str:
+    """What a pointer inside of a map points to."""
+    return f"<*>{value}"
+
+
+def text_map(values: Mapping[str, object]) -> str:
+    """A map with keys of text."""
+    return _map((key, values[key]) for key in sorted(values, key=_bytes))
+
+
+def number_map(values: Mapping[int, object]) -> str:
+    """A map with numbers for keys."""
+    return _map((key, values[key]) for key in sorted(values))
+
+
+def items(values: Iterable[object] | None) -> str:
+    """A list; None: the nil one, which is not the empty one."""
+    return NIL if values is None else "[" + " ".join(str(value) for value in values) + "]"
+
+
+def _map(pairs: Iterable[tuple[object, object]]) -> str:
+    return "map[" + " ".join(f"{key}:{value}" for key, value in pairs) + "]"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

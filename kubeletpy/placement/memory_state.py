@@ -1,0 +1,216 @@
+"""``memory_manager_state``: whose memory is of which NUMA node, in the kubelet's form. Pure.
+
+Source: docs/reference/behaviour-resources.md, rs, rx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from kubeletpy.placement import go_dump
+from kubeletpy.placement.state_json import StateError, read_maps, read_object, write_object
+
+TYPE = "*state.MemoryManagerCheckpoint"
+_TABLE = (
+    ("total", "TotalMemSize"),
+    ("systemReserved", "SystemReserved"),
+    ("allocatable", "Allocatable"),
+    ("reserved", "Reserved"),
+    ("free", "Free"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Bytes of one type of memory in one NUMA node."""
+
+    total: int = 0
+    system_reserved: int = 0
+    allocatable: int = 0
+    reserved: int = 0
+    free: int = 0
+
+    def numbers(self) -> tuple[int, ...]:
+        """All of them, as the file has them."""
+        return self.total, self.system_reserved, self.allocatable, self.reserved, self.free
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """One NUMA node.
+
+    Attributes:
+        assignments: how many blocks lie in it.
+        tables: by type: ``memory``, ``hugepages-2Mi``.
+        cells: the nodes over which blocks in it go, in the order of ids.
+    """
+
+    assignments: int
+    tables: Mapping[str, Table]
+    cells: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Memory of one container: bytes of a type, somewhere in these nodes."""
+
+    nodes: tuple[int, ...] | None
+    type: str
+    size: int
+
+
+Blocks = Mapping[str, Mapping[str, Sequence[Block]]]
+"""By uid of the pod and name of the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """Who has which memory."""
+
+    policy: str
+    nodes: Mapping[int, NodeMemory] = field(default_factory=lambda: MappingProxyType({}))
+    entries: Blocks = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, uid: str, container: str) -> Sequence[Block] | None:
+        """A container's blocks; None: it has none."""
+        return self.entries.get(uid, {}).get(container)
+
+
+def write_memory_state(state: MemoryState) -> str:
+    """The text of the file."""
+    entries = {
+        uid: {
+            name: [
+                {"numaAffinity": _listed(b.nodes), "type": b.type, "size": b.size} for b in blocks
+            ]
+            for name, blocks in of_pod.items()
+        }
+        for uid, of_pod in state.entries.items()
+        if of_pod
+    }
+    return write_object(
+        {
+            "policyName": state.policy,
+            "machineState": {
+                str(node): {
+                    "numberOfAssignments": of_node.assignments,
+                    "memoryMap": {
+                        kind: dict(zip((key for key, _ in _TABLE), table.numbers(), strict=True))
+                        for kind, table in sorted(of_node.tables.items())
+                    },
+                    "cells": _listed(of_node.cells),
+                }
+                for node, of_node in sorted(state.nodes.items())
+            },
+            **({"entries": entries} if entries else {}),
+            "checksum": memory_checksum(state),
+        }
+    )
+
+
+def read_memory_state(text: str) -> MemoryState:
+    """What a file says.
+
+    Raises:
+        StateError: it can't be used; the message says why.
+    """
+    found = read_object(text)
+    if found.values.get("podEntries"):
+        raise StateError(
+            "it has memory of whole pods (feature gate PodLevelResourceManagers), "
+            "which this version does not know"
+        )
+    nodes = read_maps(found.values.get("machineState"), "machineState")
+    entries = read_maps(found.values.get("entries"), "entries")
+    try:
+        state = MemoryState(
+            found.text("policyName"),
+            {int(node): _node(of_node) for node, of_node in nodes.items()},
+            {
+                uid: {name: tuple(map(_block, blocks)) for name, blocks in of_pod.items()}
+                for uid, of_pod in entries.items()
+            },
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StateError(f"it has a form that this version does not know: {error!r}") from error
+    found.verify(memory_checksum(state))
+    return state
+
+
+def memory_checksum(state: MemoryState) -> int:
+    """The sum of a file that says this."""
+    nodes = {
+        node: go_dump.pointer(
+            go_dump.struct(
+                (
+                    ("NumberOfAssignments", "int", of_node.assignments),
+                    ("MemoryMap", "map[v1.ResourceName]*state.MemoryTable", _tables(of_node)),
+                    ("Cells", "[]int", go_dump.items(of_node.cells)),
+                )
+            )
+        )
+        for node, of_node in state.nodes.items()
+    }
+    entries = {
+        uid: go_dump.text_map(
+            {name: go_dump.items(map(_dumped, blocks)) for name, blocks in of_pod.items()}
+        )
+        for uid, of_pod in state.entries.items()
+        if of_pod
+    }
+    return go_dump.checksum(
+        TYPE,
+        (
+            ("PolicyName", "string", state.policy),
+            ("MachineState", "state.NUMANodeMap", go_dump.number_map(nodes)),
+            ("Entries", "state.ContainerMemoryAssignments", go_dump.text_map(entries)),
+            ("Checksum", "checksum.Checksum", 0),
+        ),
+    )
+
+
+def _tables(node: NodeMemory) -> str:
+    return go_dump.text_map(
+        {
+            kind: go_dump.pointer(
+                go_dump.struct(
+                    (name, "uint64", number)
+                    for (_, name), number in zip(_TABLE, table.numbers(), strict=True)
+                )
+            )
+            for kind, table in node.tables.items()
+        }
+    )
+
+
+def _dumped(block: Block) -> str:
+    return go_dump.struct(
+        (
+            ("NUMAAffinity", "[]int", go_dump.items(block.nodes)),
+            ("Type", "v1.ResourceName", block.type),
+            ("Size", "uint64", block.size),
+        )
+    )
+
+
+def _node(found: dict[str, Any]) -> NodeMemory:
+    tables = {
+        str(kind): Table(*(int(table.get(key, 0)) for key, _ in _TABLE))
+        for kind, table in (found.get("memoryMap") or {}).items()
+    }
+    return NodeMemory(int(found.get("numberOfAssignments", 0)), tables, _ids(found.get("cells")))
+
+
+def _block(found: dict[str, Any]) -> Block:
+    return Block(_ids(found.get("numaAffinity")), str(found["type"]), int(found["size"]))
+
+
+def _ids(found: Any) -> tuple[int, ...] | None:
+    return None if found is None else tuple(int(each) for each in found)
+
+
+def _listed(ids: tuple[int, ...] | None) -> list[int] | None:
+    return None if ids is None else list(ids)

@@ -1,0 +1,66 @@
+"""The JSON of state files, read with distrust and written without spaces. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class StateError(Exception):
+    """A state file can't be used; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateObject:
+    """The object that a state file is."""
+
+    values: Mapping[str, Any]
+
+    def text(self, key: str) -> str:
+        """A text; empty when it is missing. Raises StateError."""
+        found = self.values.get(key, "")
+        if not isinstance(found, str):
+            raise StateError(f"{key} is not a text")
+        return found
+
+    def verify(self, computed: int) -> None:
+        """Compare the sum with that in the file; there, 0 is for no sum. Raises StateError."""
+        noted = self.values.get("checksum", 0)
+        if not isinstance(noted, int) or noted not in (0, computed):
+            raise StateError(f"its checksum is {str(noted)[:20]}, that of what it says {computed}")
+
+
+def read_object(text: str) -> StateObject:
+    """The object in a file, keys in any order. Raises StateError."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"it is not JSON: {str(error)[:200]}") from error
+    if not isinstance(found, dict):
+        raise StateError("it is not a JSON object")
+    return StateObject(found)
+
+
+def write_object(values: Mapping[str, Any]) -> str:
+    """An object as text, its keys in the order given."""
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+
+
+def read_text_maps(found: Any, what: str) -> dict[str, dict[str, str]]:
+    """A map of maps of texts; None is the empty one. Raises StateError."""
+    maps = read_maps(found, what)
+    for of_pod in maps.values():
+        if not all(isinstance(text, str) for text in of_pod.values()):
+            raise StateError(f"{what} holds what is not a text")
+    return maps
+
+
+def read_maps(found: Any, what: str) -> dict[str, dict[str, Any]]:
+    """A map of maps; None is the empty one. Raises StateError."""
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(of, dict) for of in found.values()):
+        raise StateError(f"{what} has a form that this version does not know")
+    return found
