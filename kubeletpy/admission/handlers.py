@@ -50,9 +50,8 @@ def judge(
     ``node`` is its object as the API last showed it, None when there is none; ``node_is_newest``
     says that it was fetched for this question. Raises ValueError for what is not a quantity.
     """
-    for early in (_pressure, _sysctls):
-        if rejection := early(pod, state):
-            return Refused(rejection)
+    if rejection := before_placement(pod, state):
+        return Refused(rejection)
     if rejection := _basics(pod, node):
         return Refused(rejection)
     assert node is not None, "a node that is not known was refused"
@@ -68,6 +67,14 @@ def judge(
     elif lacking or mismatches:
         return Refused(lacking[0].rejection() if lacking else mismatches[0])
     return _late(pod, state, lacking)
+
+
+def before_placement(pod: Pod, state: NodeState) -> Rejection | None:
+    """What is asked before a pod is given anything of the machine."""
+    for early in (_pressure, _sysctls):
+        if rejection := early(pod, state):
+            return rejection
+    return None
 
 
 def _late(pod: Pod, state: NodeState, lacking: Sequence[Shortage]) -> Verdict:

@@ -27,6 +27,7 @@ from kubeletpy.agent.eviction import build_eviction
 from kubeletpy.agent.guards import build_guards
 from kubeletpy.agent.health import AgentHealth
 from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.placement import build_placement
 from kubeletpy.agent.pod_sources import expected_sources, source_tasks
 from kubeletpy.agent.room import Room, Task, after
 from kubeletpy.agent.runtime_settings import runtime_settings
@@ -258,6 +259,21 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         handler=handlers.handler,
     )
 
+    def users() -> frozenset[str] | None:
+        """The pods that use the node; those that are gone from it and still run, too."""
+        if not (sources.all() and cache.populated):
+            return None
+        return cache.running().union(pod.uid for pod in active())
+
+    placement = build_placement(
+        settings,
+        outside,
+        root,
+        cache,
+        users=users,
+        decided=lambda uid, decisions: history.add(uid, decisions, clock.now()),
+    )
+    rooms += placement.rooms
     directories = PodDirectories(
         pods_dir,
         release=storage.volumes.release_orphan,
@@ -278,6 +294,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     pod_limits: PodCgroupLimits = NoPodCgroupLimits()
     if isinstance(machine.cgroups, CgroupTree):
         tree = machine.cgroups
+        tree.has_no_quota = placement.cpus.has_exclusive
         pod_cgroups = cgroups = PodCgroups(
             tree,
             recorder,
@@ -358,7 +375,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         root_dir=str(root),
         settings=rules,
         # what containers are made with besides their spec, in this order
-        providers=(storage.environment, mounts, claims.manager),
+        providers=(storage.environment, mounts, claims.manager, *placement.providers),
         runtime_handler=user_namespaces.checked(handlers.handler),
         cgroup_parent=cgroup_parent,
         user_namespace=user_namespaces.of,
@@ -366,6 +383,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         hooks=LifecycleHookRunner(outside.runtime, recorder, metrics.hooks, machine.node_ips),
         actuated=actuated,
         pod_limits=pod_limits,
+        placement=placement.cpus.placement,
         runtime_name=info.name,
         max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,
         concurrent_starts=machine.concurrent_starts,
@@ -541,6 +559,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         node=own_node.current,
         newest_node=own_node.newest,
         kill=workers.kill_pod,
+        place=placement.place,
     )
     pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics=metrics.pleg)
     stream = EventStream(

@@ -21,6 +21,7 @@ from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.placement.machine import MachineTopology
 from kubeletpy.plugins.protocol import Registrations
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
@@ -72,6 +73,8 @@ class Machine:
     """Where links to container logs are, for log collectors."""
     concurrent_starts: int | None = None
     """Sandboxes and containers made at once; None: by the number of cores."""
+    topology: MachineTopology | None = None
+    """How the machine is built; None: nobody needs to know."""
     booted_at: float | None = None
     """When the machine was booted, in Unix seconds; None: not known."""
     started_at: float | None = None

@@ -6,8 +6,8 @@ cgroup outside the tree, but for the limits of those that the configuration name
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
@@ -15,6 +15,7 @@ from kubeletpy.cgroups.filesystem import CgroupFilesystem
 from kubeletpy.cgroups.limits_read import PAGE, memory_usage, read_limits, with_more
 from kubeletpy.cgroups.names import Driver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
+    NO_LIMIT,
     CgroupResources,
     PodCgroupSettings,
     ReservedMemory,
@@ -63,6 +64,8 @@ class CgroupTree:
         self.options = options
         self.names = options.names
         self._burstable_shares: int | None = None
+        self.has_no_quota: Callable[[str], bool] = lambda uid: False
+        """Whether a pod has CPUs of its own, so that how long it uses CPUs is not limited."""
         self._given: dict[str, CgroupResources] = {}
         """Path of a pod's cgroup -> its limits, where they must be set again (systemd)."""
 
@@ -164,9 +167,12 @@ class CgroupTree:
     def pod_limits(self, pod: Pod) -> CgroupResources:
         """The limits that a pod should have. Raises CgroupError."""
         try:
-            return pod_resources(pod, self.options.pods)
+            limits = pod_resources(pod, self.options.pods)
         except ValueError as error:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+        if limits.period_us is not None and self.has_no_quota(pod.uid):
+            return replace(limits, quota_us=NO_LIMIT)
+        return limits
 
     def read_limits(self, pod: Pod) -> CgroupResources:
         """cpu and memory limits that the pod's cgroup has. Raises CgroupError."""

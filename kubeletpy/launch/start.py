@@ -33,6 +33,8 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import KUBELET_VERSION, NodeOptions, node_name, reserved_cpus
 from kubeletpy.node.resources import capacity
+from kubeletpy.placement.machine import MachineTopology, TopologyUnknown, read_machine
+from kubeletpy.placement.state_file import StateUnusable
 from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
@@ -87,6 +89,7 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
             cgroups=cgroups,
             signals=MachineSignals.here(clock, kubepods, flags.root_dir, runtime),
             guarded=this_machine(),
+            topology=_topology(settings),
             booted_at=booted_at(now),
             started_at=process_started_at(now),
         ),
@@ -111,9 +114,24 @@ async def make_agent(loaded: LoadedConfig, stack: AsyncExitStack) -> Agent:
     except NotLoopback as error:
         problem = Problem("healthzBindAddress", settings.healthz_bind_address, str(error))
         raise ConfigError([problem]) from error
-    except (ServerError, RecordsUnreadable) as error:
+    except (ServerError, RecordsUnreadable, StateUnusable) as error:
         raise LaunchError(str(error)) from error
     return agent
+
+
+def _topology(settings: KubeletSettings) -> MachineTopology | None:
+    """How the machine is built, if anything is given by place. Raises LaunchError."""
+    policies = (
+        settings.cpu_manager_policy,
+        settings.memory_manager_policy.lower(),
+        settings.topology_manager_policy,
+    )
+    if all(policy == "none" for policy in policies):
+        return None
+    try:
+        return read_machine()
+    except TopologyUnknown as error:
+        raise LaunchError(str(error)) from error
 
 
 def _api_clients(settings: KubeletSettings, client: KubeClient) -> ApiClients:

@@ -14,6 +14,7 @@ from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.metrics.image_credentials import CredentialProviderMetrics, PullRecordMetrics
 from kubeletpy.metrics.images import ImageMetrics
 from kubeletpy.metrics.node import NodeMetrics
+from kubeletpy.metrics.placement import PlacementMetrics
 from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.metrics.plugins import PluginMetrics
 from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
@@ -48,6 +49,7 @@ class Metrics:
         self.credential_providers = CredentialProviderMetrics(families)
         self.node = NodeMetrics(families)
         self.resizes = ResizeMetrics(families)
+        self.placement = PlacementMetrics(families)
         self.rest_client = RestClientMetrics(families)
         self.http = HttpMetrics(families)
         self.process = ProcessMetrics(families)

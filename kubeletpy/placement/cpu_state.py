@@ -41,6 +41,14 @@ class CpuState:
         mine = {**self.entries.get(uid, {}), container: cpus}
         return CpuState(self.policy, self.pool - cpus, {**self.entries, uid: mine})
 
+    def taken_back(self, uid: str, container: str) -> CpuState:
+        """The state without a container: what no other of its pod has is in the pool again."""
+        others = {k: v for k, v in self.entries.get(uid, {}).items() if k != container}
+        held = {cpu for cpus in others.values() for cpu in cpus}
+        pool = self.pool | ((self.of(uid, container) or frozenset()) - held)
+        rest = {k: v for k, v in self.entries.items() if k != uid}
+        return CpuState(self.policy, pool, {**rest, uid: others} if others else rest)
+
     def without_all_but(self, uids: Collection[str]) -> CpuState:
         """The state after all other pods gave back what they had; itself, if they had nothing."""
         gone = self.entries.keys() - set(uids)

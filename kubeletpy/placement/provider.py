@@ -14,20 +14,6 @@ from kubeletpy.api import types as api
 from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.pods.pod import Pod
 
-UNEXPECTED = "UnexpectedAdmissionError"
-
-
-class AllocationRefused(Exception):
-    """A provider cannot give a container what it asks for: the pod is refused.
-
-    ``reason`` is that of the pod's status, and the text its message. Source:
-    docs/reference/behaviour-resources.md, ro, rq, rt.
-    """
-
-    def __init__(self, message: str, reason: str = UNEXPECTED) -> None:
-        super().__init__(message)
-        self.reason = reason
-
 
 class ResourceProvider(Protocol):
     """Has something to give that is in a certain place of the machine.

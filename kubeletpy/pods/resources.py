@@ -78,6 +78,13 @@ def pod_level_requests_set(pod: Pod) -> bool:
     return any(_pod_level_supports(name) for name in _pod_level_quantities(pod, "requests"))
 
 
+def pod_level_set(pod: Pod) -> bool:
+    """Whether the spec has requests or limits for the pod as a whole."""
+    return pod_level_requests_set(pod) or any(
+        _pod_level_supports(name) for name in _pod_level_quantities(pod, "limits")
+    )
+
+
 def container_sum(pod: Pod, which: Literal["requests", "limits"]) -> Amounts:
     """What the containers ask for together at the pod's peak. Raises ValueError."""
     total: Amounts = {}

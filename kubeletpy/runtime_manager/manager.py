@@ -16,6 +16,7 @@ from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.manager import ImageManager
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import SandboxConfigError
+from kubeletpy.pods.granted import NOWHERE, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
@@ -103,6 +104,7 @@ class KubeRuntimeManager:
         hooks: LifecycleHooks | None = None,
         actuated: ActuatedResources | None = None,
         pod_limits: PodCgroupLimits | None = None,
+        placement: Callable[[str, str], Placement] = lambda uid, name: NOWHERE,
         runtime_name: str = "containerd",
         max_crash_loop_delay: float = 300,
         concurrent_starts: int | None = None,
@@ -116,7 +118,8 @@ class KubeRuntimeManager:
 
         ``providers`` add to what containers are made with, in this order. What sandboxes need:
         :class:`.act.run_pod_sandbox.SandboxMaker`. ``actuated`` are the records of what pods were
-        last given, ``pod_limits`` the limits of their own cgroups.
+        last given, ``pod_limits`` the limits of their own cgroups, ``placement`` where a container
+        runs, by uid of its pod and its name.
         """
         self._runtime_name = runtime_name
         settings = settings or RuntimeSettings()
@@ -149,7 +152,13 @@ class KubeRuntimeManager:
             host_dns=host_dns,
         )
         resizer = Resizer(
-            runtime, mutations, actuated, pod_limits, settings=settings, metrics=metrics
+            runtime,
+            mutations,
+            actuated,
+            pod_limits,
+            settings=settings,
+            metrics=metrics,
+            placement=placement,
         )
         starter = ContainerStarter(
             runtime,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import Needs, pod_needs
-from kubeletpy.admission.handlers import judge
+from kubeletpy.admission.handlers import before_placement, judge
 from kubeletpy.admission.preemption import MESSAGE, NoVictims, preempted, victims
 from kubeletpy.admission.verdict import (
     Admitted,
@@ -46,6 +46,7 @@ COUNTED = frozenset(
         *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods"),
         *("PodFeatureUnsupported", "PodLevelResourcesNotSupported", "PodOSNotSupported"),
         *("PodOSSelectorNodeLabelDoesNotMatch", "SupplementalGroupsPolicyNotSupported"),
+        "TopologyAffinityError",
         UNEXPECTED,
     )
 )
@@ -65,11 +66,13 @@ class AdmissionGate:
         node: Callable[[], api.Node | None],
         newest_node: Callable[[], Awaitable[api.Node | None]],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
+        place: Callable[[Pod], Awaitable[Rejection | None]] | None = None,
     ) -> None:
         """Args:
         node: the node as the API last showed it.
         newest_node: asks the API for it; None when it does not answer.
         kill: ends a pod and waits for it; raises TimeoutError.
+        place: gives a pod its place on the machine; None: it gets whatever is free.
         """
         self._state = state
         self._recorder = recorder
@@ -78,6 +81,7 @@ class AdmissionGate:
         self._node = node
         self._newest_node = newest_node
         self._kill = kill
+        self._place = place
         self._one_by_one = asyncio.Lock()
         self._giving_way: dict[str, asyncio.Future[None]] = {}
         """By uid of the pod whose resize others give way for."""
@@ -86,6 +90,10 @@ class AdmissionGate:
     def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
         """Judge a pod beside the other active pods."""
         self._forget_all_but(others)
+        if self._place is not None:
+            if rejection := before_placement(pod, self._state()):
+                return self._counted(rejection)
+            return Deferred(lambda of_others: self._settle(pod, of_others))
         verdict = self._judge(pod, others, self._node())
         if isinstance(verdict, AskForNode | Preempt):
             return Deferred(lambda of_others: self._settle(pod, of_others))
@@ -125,6 +133,8 @@ class AdmissionGate:
     async def _settle(self, pod: Pod, others: Others) -> Rejection | None:
         """Judge again, when those that came earlier are settled, and do what it takes."""
         async with self._one_by_one:
+            if self._place is not None and (rejection := await self._place(pod)):
+                return self._counted(rejection)
             node = self._node()
             verdict = self._judge(pod, others(), node)
             if isinstance(verdict, AskForNode):

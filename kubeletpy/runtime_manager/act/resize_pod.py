@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.pods.granted import NOWHERE, Placement
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
@@ -23,7 +24,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
-from kubeletpy.runtime_manager.config.resources import container_resources
+from kubeletpy.runtime_manager.config.resources import NO_QUOTA, container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import RESOURCES, Resource, merged
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
@@ -60,13 +61,19 @@ class Resizer:
         *,
         settings: RuntimeSettings,
         metrics: PodStartMetrics,
+        placement: Callable[[str, str], Placement] = lambda uid, name: NOWHERE,
     ) -> None:
-        """``records``: what pods were last given; ``limits``: of their own cgroups."""
+        """Args:
+        records: what pods were last given.
+        limits: of their own cgroups.
+        placement: where a container runs, by uid of its pod and its name.
+        """
         self.runtime = runtime
         self.mutations = mutations
         self.records = records
         self.limits = limits
         self.settings = settings
+        self.placement = placement
         self._metrics = metrics
 
     async def resize(self, run: SyncRun) -> None:
@@ -98,6 +105,7 @@ class _Resize:
         self._settings = resizer.settings
         self._limits = resizer.limits
         self._records = resizer.records
+        self._placement = resizer.placement
         self._current = PodLimits()
 
     async def carry_out(self) -> None:
@@ -197,6 +205,8 @@ class _Resize:
             update.kind,
             self._settings,
         )
+        if self._placement(run.pod.uid, update.name).no_cfs_quota and resources.cpu_period:
+            resources.cpu_quota = NO_QUOTA
         if known is None and update.resource is Resource.MEMORY:
             _leave_cpu(resources)
         record = run.status.by_id(update.id)

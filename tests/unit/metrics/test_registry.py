@@ -229,6 +229,12 @@ def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
         "kubelet_certificate_manager_client_expiration_renew_errors",
         "kubelet_server_expiration_renew_errors",
         "kubelet_pod_resize_duration_milliseconds",
+        "kubelet_container_aligned_compute_resources_count",
+        "kubelet_container_aligned_compute_resources_failure_count",
+        "kubelet_cpu_manager_exclusive_cpu_allocation_count",
+        "kubelet_cpu_manager_shared_pool_size_millicores",
+        "kubelet_topology_manager_admission_duration_ms",
+        "resource_manager_container_assignments",
     }
     complaints = ran.stderr.decode().splitlines()
     assert [line for line in complaints if line.split()[0] not in odd] == []

@@ -1,0 +1,168 @@
+"""Who gives pods their place on the machine: a part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from kubeletpy.admission.verdict import Rejection
+from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.room import Room, Task
+from kubeletpy.api.quantity import milli_value
+from kubeletpy.config import ConfigError, KubeletSettings, Problem
+from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.placement.cpu_manager import CpuManager
+from kubeletpy.placement.cpu_options import (
+    CpuOptions,
+    OptionError,
+    check_sockets,
+    read_cpu_options,
+)
+from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
+from kubeletpy.placement.hints import Policy
+from kubeletpy.placement.machine import MachineTopology
+from kubeletpy.placement.provider import ResourceProvider
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.static_cpus import STATIC, StaticCpus, reserve
+from kubeletpy.placement.topology_manager import TopologyManager
+from kubeletpy.placement.topology_options import FIELD, read_topology_options
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.runtime_manager.additions import ContainerProvider
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What the root goes on with.
+
+    Attributes:
+        providers: of containers' config.
+        place: gives a pod its place; None: nothing is given by place.
+    """
+
+    rooms: list[Room]
+    cpus: CpuManager
+    providers: Sequence[ContainerProvider]
+    place: Callable[[Pod], Awaitable[Rejection | None]] | None
+
+
+def build_placement(
+    settings: KubeletSettings,
+    outside: Outside,
+    root: Path,
+    cache: PodStatusCache,
+    *,
+    users: Callable[[], Collection[str] | None],
+    decided: Callable[[str, Sequence[Decision]], None],
+    before: Sequence[ResourceProvider] = (),
+) -> Placed:
+    """Args:
+    root: the kubelet's root directory.
+    users: uids of the pods that use the node; None: not known yet.
+    decided: is told what was decided of a pod and why.
+    before: other providers of what lies somewhere on the machine.
+
+    Raises:
+        ConfigError: the settings can't be on this machine.
+    """
+    machine, metrics = outside.machine.topology, outside.metrics.placement
+    policy = Policy(settings.topology_manager_policy)
+    try:
+        topology = read_topology_options(settings.topology_manager_policy_options)
+        static = _static_cpus(settings, machine, policy)
+        nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
+    except OptionError as error:
+        raise ConfigError([Problem(error.field, "", str(error))]) from error
+    cpus = CpuManager(
+        static,
+        root,
+        metrics,
+        quota_off=settings.feature_gates.enabled("DisableCPUQuotaWithExclusiveCPUs"),
+    )
+    reconciler = CpuReconciler(
+        outside.runtime,
+        lambda: _running(cache),
+        cpus.cpus_of,
+        settings.cpu_manager_reconcile_period,
+    )
+    manager = TopologyManager(
+        (*before, cpus),
+        nodes,
+        policy,
+        metrics,
+        scope=settings.topology_manager_scope,
+        closest=machine.distances if machine is not None and topology.closest else None,
+        users=users,
+        decided=decided,
+    )
+
+    async def place(pod: Pod) -> Rejection | None:
+        try:
+            await manager.admit(pod)
+        except AllocationRefused as refused:
+            return Rejection(refused.reason, str(refused))
+        return None
+
+    tasks: tuple[Task, ...] = ()
+    if static is not None:
+        tasks = (Task("cpu-reconcile", reconciler.run),)
+        cpus.subscribe(reconciler.look_soon)
+        cache.subscribe(reconciler.look_soon)
+    needed = static is not None or policy is not Policy.NONE or bool(before)
+    return Placed(
+        [
+            Room(cpus, tasks, start=cpus.start, close=cpus.close),
+            Room(manager, keep=lambda found: manager.release()),
+        ],
+        cpus,
+        (cpus,),
+        place if needed else None,
+    )
+
+
+def _static_cpus(
+    settings: KubeletSettings, machine: MachineTopology | None, policy: Policy
+) -> StaticCpus | None:
+    """Raises OptionError."""
+    given = settings.cpu_manager_policy_options
+    if settings.cpu_manager_policy != STATIC:
+        if given:
+            raise OptionError("cpuManagerPolicyOptions", "only for cpuManagerPolicy static")
+        return None
+    if machine is None:
+        raise OptionError("cpuManagerPolicy", "static needs to know how the machine is built")
+    options: CpuOptions = read_cpu_options(given, settings.feature_gates.enabled)
+    check_sockets(options, machine.cpus, single_node=policy is Policy.SINGLE_NUMA_NODE)
+    listed = parse_cpuset(settings.reserved_system_cpus) or frozenset()
+    reserved = (settings.kube_reserved, settings.system_reserved)
+    milli = sum(milli_value(each.get("cpu", "0")) for each in reserved)
+    count = len(listed) or ceil(milli / 1000)
+    return StaticCpus(machine.cpus, reserve(machine.cpus, listed, count, options), options)
+
+
+def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:
+    """The machine's NUMA nodes. Raises OptionError."""
+    if machine is None:
+        raise OptionError("topologyManagerPolicy", "it needs to know how the machine is built")
+    found = tuple(machine.nodes) or (0,)
+    if len(found) > at_most:
+        raise OptionError(
+            FIELD,
+            f"this machine has {len(found)} NUMA nodes; a topologyManagerPolicy other than none "
+            "needs max-allowable-numa-nodes to be no fewer",
+        )
+    return found
+
+
+def _running(cache: PodStatusCache) -> Iterator[RunningContainer]:
+    for uid in sorted(cache.running()):
+        status = cache.status(uid)
+        for container in status.containers if status is not None else ():
+            if container.running:
+                yield RunningContainer(container.id, container.name, uid)

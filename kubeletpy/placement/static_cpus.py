@@ -1,0 +1,271 @@
+"""cpuManagerPolicy static: whole CPUs for containers of Guaranteed pods. Pure.
+
+Source: docs/reference/behaviour-resources.md, rq. A decision is a new :class:`CpuState`; who keeps
+and writes it is :mod:`kubeletpy.placement.cpu_manager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import combinations
+
+from kubeletpy.api import types as api
+from kubeletpy.placement.cpu_options import CpuOptions, OptionError
+from kubeletpy.placement.cpu_state import CpuState
+from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
+from kubeletpy.placement.id_lists import format_ids
+from kubeletpy.placement.pick_cpus import NotEnoughCpus, pick
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.topology import CpuTopology, by_numa
+from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.pods.resources import container_amounts, pod_level_set
+
+STATIC = "static"
+CPU = "cpu"
+SMT = "SMTAlignmentError"
+NOTHING: frozenset[int] = frozenset()
+
+
+def exclusive_cpus(pod: Pod, container: api.Container) -> int:
+    """How many CPUs of its own a container gets. Raises ValueError for what is not a quantity."""
+    if qos_class(pod) is not QoSClass.GUARANTEED or pod_level_set(pod):
+        return 0
+    amount = container_amounts(container, "requests").get(CPU, Decimal(0))
+    return int(amount) if amount == int(amount) else 0
+
+
+def exclusive_cpus_of_pod(pod: Pod) -> int:
+    """How many a pod needs at once: init containers take turns, sidecars stay."""
+    sidecars = peak = 0
+    for container in pod.init_containers:
+        wanted = exclusive_cpus(pod, container)
+        if is_sidecar(container):
+            sidecars += wanted
+        else:
+            peak = max(peak, sidecars + wanted)
+    regular = sum(exclusive_cpus(pod, container) for container in pod.containers)
+    return max(peak, sidecars + regular)
+
+
+def containers_in_order(pod: Pod) -> Iterator[api.Container]:
+    """As they are given what they ask for: init containers first."""
+    yield from pod.init_containers
+    yield from pod.containers
+
+
+@dataclass(frozen=True)
+class StaticCpus:
+    """The policy on one machine.
+
+    Attributes:
+        reserved: CPUs that are never a container's own.
+    """
+
+    topology: CpuTopology
+    reserved: frozenset[int]
+    options: CpuOptions
+
+    # -- the state as a whole -----------------------------------------------------------------
+
+    def initial(self) -> CpuState:
+        """Nobody has CPUs of its own."""
+        everything = self.topology.ids
+        return CpuState(STATIC, everything - self.reserved if self.options.strict else everything)
+
+    def problem(self, state: CpuState) -> str:
+        """Why a state that was read cannot be gone on with; empty: it can."""
+        pool, exclusive = state.pool, state.exclusive
+        strict = self.options.strict
+        if not pool:
+            return "default cpuset cannot be empty" if state.entries else ""
+        if strict and self.reserved & pool:
+            return (
+                f"some of strictly reserved cpus: {format_ids(self.reserved & pool)} are present "
+                f"in defaultCpuSet: {format_ids(pool)}"
+            )
+        if not strict and not self.reserved <= pool:
+            return (
+                f"not all reserved cpus: {format_ids(self.reserved)} are present "
+                f"in defaultCpuSet: {format_ids(pool)}"
+            )
+        for uid, of_pod in state.entries.items():
+            for name, cpus in of_pod.items():
+                if cpus & pool:
+                    return (
+                        f"pod: {uid}, container: {name} cpuset: {format_ids(cpus)} overlaps "
+                        f"with default cpuset {format_ids(pool)}"
+                    )
+        available = self.topology.ids - self.reserved if strict else self.topology.ids
+        if pool | exclusive != available:
+            return (
+                f"current set of available CPUs {format_ids(available)} doesn't match "
+                f"with CPUs in state {format_ids(pool | exclusive)}"
+            )
+        return ""
+
+    def in_one_cache(self, cpus: frozenset[int]) -> bool:
+        """Whether they share one L3 cache."""
+        return len({self.topology.cpus[each].uncore for each in cpus}) == 1
+
+    def free(self, state: CpuState) -> frozenset[int]:
+        """CPUs that could become a container's own."""
+        return state.pool - self.reserved
+
+    # -- hints --------------------------------------------------------------------------------
+
+    def hints(self, state: CpuState, pod: Pod, container: api.Container | None) -> Hints:
+        """Where the CPUs could be; None for the container: those of the whole pod."""
+        if container is None:
+            return self._pod_hints(state, pod)
+        wanted = exclusive_cpus(pod, container)
+        if not wanted:
+            return {}
+        if (held := state.of(pod.uid, container["name"])) is not None:
+            return {CPU: self._masks(held, NOTHING, wanted) if len(held) == wanted else ()}
+        reusable = self.reusable(state, pod, container)
+        return {CPU: self._masks(self.free(state), reusable, wanted)}
+
+    def _pod_hints(self, state: CpuState, pod: Pod) -> Hints:
+        wanted = exclusive_cpus_of_pod(pod)
+        if not wanted:
+            return {}
+        held = NOTHING
+        for container in containers_in_order(pod):
+            found = state.of(pod.uid, container["name"])
+            if found is not None:
+                if len(found) != exclusive_cpus(pod, container):
+                    return {CPU: ()}
+                held |= found
+        if len(held) == wanted:
+            return {CPU: self._masks(held, NOTHING, wanted)}
+        return {CPU: self._masks(self.free(state), held, wanted)}
+
+    def _masks(
+        self, free: frozenset[int], reusable: frozenset[int], wanted: int
+    ) -> tuple[Hint, ...]:
+        """Sets of nodes with so many CPUs, all reusable ones among them."""
+        cpus, nodes = self.topology.cpus, tuple(self.topology.nodes)
+        has = {node: len(members) for node, members in self.topology.nodes.items()}
+        count = Counter(by_numa(cpus[each]) for each in free | reusable)
+        needed = mask_of({by_numa(cpus[each]) for each in reusable})
+        narrowest, found = len(nodes), []
+        for width in range(1, len(nodes) + 1):
+            for some in combinations(nodes, width):
+                if sum(has[node] for node in some) >= wanted:
+                    narrowest = min(narrowest, width)
+                mask = mask_of(some)
+                if needed & ~mask == 0 and sum(count[node] for node in some) >= wanted:
+                    found.append(mask)
+        return tuple(Hint(mask, self._is_preferred(mask, narrowest)) for mask in found)
+
+    def _is_preferred(self, mask: int, narrowest: int) -> bool:
+        if mask.bit_count() == narrowest:
+            return True
+        per_socket = len(self.topology.nodes) // len(self.topology.sockets)
+        if not self.options.by_socket or not per_socket:
+            return False
+        return len(self._sockets_of(mask)) == -(-narrowest // per_socket)
+
+    # -- allocation ---------------------------------------------------------------------------
+
+    def reusable(self, state: CpuState, pod: Pod, container: api.Container) -> frozenset[int]:
+        """CPUs of the pod's init containers that have ended when this container starts."""
+        found = NOTHING
+        regular_init = {c["name"] for c in pod.init_containers if not is_sidecar(c)}
+        for each in containers_in_order(pod):
+            if each["name"] == container["name"]:
+                break
+            held = state.of(pod.uid, each["name"]) or NOTHING
+            found = found | held if each["name"] in regular_init else found - held
+        return found
+
+    def allocate(self, state: CpuState, pod: Pod, container: api.Container, hint: Hint) -> CpuState:
+        """The state after a container was given its CPUs; the same, when it has none to get.
+
+        Raises:
+            AllocationRefused: so many CPUs, or whole cores, are not free.
+        """
+        wanted = exclusive_cpus(pod, container)
+        name = container["name"]
+        if not wanted or state.of(pod.uid, name) is not None:
+            return state
+        self._check_cores(state, wanted)
+        free = self.free(state) | self.reusable(state, pod, container)
+        near = self._near(hint.mask, free) if hint.mask is not None else NOTHING
+        try:
+            taken = self._pick(near, min(wanted, len(near)))
+            taken |= self._pick(free - taken, wanted - len(taken))
+        except NotEnoughCpus as error:
+            raise AllocationRefused(
+                f"Allocate failed due to {error}, which is unexpected"
+            ) from error
+        return state.given(pod.uid, name, taken)
+
+    def _pick(self, free: frozenset[int], count: int) -> frozenset[int]:
+        return pick(self.topology, free, count, self.options.picking(self.topology))
+
+    def _check_cores(self, state: CpuState, wanted: int) -> None:
+        if not self.options.full_cores:
+            return
+        per_core = self.topology.threads_per_core
+        if wanted % per_core:
+            raise AllocationRefused(
+                f"SMT Alignment Error: requested {wanted} cpus not multiple cpus per core "
+                f"= {per_core}",
+                SMT,
+            )
+        free = len(state.pool - self._with_siblings(self.reserved))
+        if wanted > free:
+            raise AllocationRefused(
+                "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
+                f"{free}, requested CPUs = {wanted}, CPUs per core = {per_core}",
+                SMT,
+            )
+
+    def _with_siblings(self, ids: Iterable[int]) -> frozenset[int]:
+        cores = {self.topology.cpus[each].core for each in ids}
+        return frozenset(cpu.id for cpu in self.topology.cpus.values() if cpu.core in cores)
+
+    def _near(self, mask: int, free: frozenset[int]) -> frozenset[int]:
+        cpus = self.topology.cpus
+        if self.options.by_socket:
+            sockets = self._sockets_of(mask)
+            return frozenset(each for each in free if cpus[each].socket in sockets)
+        return frozenset(each for each in free if mask >> cpus[each].numa & 1)
+
+    def _sockets_of(self, mask: int) -> frozenset[int]:
+        nodes = set(nodes_of(mask))
+        return frozenset(cpu.socket for cpu in self.topology.cpus.values() if cpu.numa in nodes)
+
+
+def reserve(
+    topology: CpuTopology, listed: frozenset[int], count: int, options: CpuOptions
+) -> frozenset[int]:
+    """The CPUs that are kept from containers: those listed, or else so many.
+
+    Raises:
+        OptionError: there is nothing to reserve, or not so many CPUs.
+    """
+    if count <= 0:
+        raise OptionError(
+            "cpuManagerPolicy",
+            "static needs CPUs that are no container's: set systemReserved.cpu, kubeReserved.cpu "
+            "or reservedSystemCPUs",
+        )
+    if listed:
+        reserved = listed
+    else:
+        try:
+            reserved = pick(topology, topology.ids, count, options.picking(topology))
+        except NotEnoughCpus as error:
+            raise OptionError(
+                "cpuManagerPolicy", f"static can't reserve {count} CPUs: {error}"
+            ) from error
+    if not reserved <= topology.ids:
+        missing = format_ids(reserved - topology.ids)
+        raise OptionError("reservedSystemCPUs", f"these CPUs are not online: {missing}")
+    return reserved

@@ -1,0 +1,27 @@
+"""Nodes whose containers have CPUs of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.conftest import MakeNode, make_node, namespace
+from tests.integration.node.machine import Node
+from tools.env.containerd import Containerd
+
+__all__ = ["make_node", "namespace"]
+
+STATIC: JSON = {
+    "cpuManagerPolicy": "static",
+    "cpuManagerReconcilePeriod": "1h",  # what is seen sooner was not found by looking
+    "topologyManagerPolicy": "best-effort",
+    "reservedSystemCPUs": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def node(make_node: MakeNode, session_containerd2: Containerd) -> Node:
+    """A node that keeps CPU 0 for itself and has one more."""
+    node = make_node(session_containerd2, config=STATIC)
+    node.start()
+    return node

@@ -1,0 +1,90 @@
+"""CPUs of a container's own, on a real containerd: where the kernel lets its processes run."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.api.types import JSON
+from tests.integration.node.machine import Node
+from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status, status
+
+ONE_CPU = {"limits": {"cpu": "1", "memory": "32Mi"}}
+
+pytestmark = pytest.mark.skipif(os.cpu_count() != 2, reason="written for two CPUs")
+
+
+def cpus(node: Node, made: JSON) -> str:
+    """Where a pod's container may run, as it sees it itself."""
+    text = node.exec(container_status(made)["containerID"], "cat", "/proc/self/status")[1]
+    return next(line.split()[1] for line in text.splitlines() if "Cpus_allowed_list" in line)
+
+
+def runs_on(node: Node, made: JSON, expected: str) -> bool:
+    return cpus(node, made) == expected
+
+
+def quota(node: Node, made: JSON) -> tuple[str, str]:
+    """The CFS quota of a container and of its pod, from the kernel."""
+    pid = node.container_pid(container_status(made)["containerID"])
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    path = next(line.split(":", 2)[2] for line in lines if ":cpu," in line or ":cpu:" in line)
+    own = Path("/sys/fs/cgroup/cpu") / path.strip("/")
+    return (
+        (own / "cpu.cfs_quota_us").read_text().strip(),
+        (own.parent / "cpu.cfs_quota_us").read_text().strip(),
+    )
+
+
+def state(node: Node) -> JSON:
+    found: JSON = json.loads((node.root_dir / "cpu_manager_state").read_text())
+    return found
+
+
+def test_a_container_has_its_cpu_for_itself(node: Node, namespace: str) -> None:
+    node.apply(pod("shared"), namespace=namespace)
+    shared = node.wait_running(namespace, "shared")
+    assert cpus(node, shared) == "0-1"
+
+    node.apply(pod("own", container(resources=ONE_CPU)), namespace=namespace)
+    own = node.wait_running(namespace, "own")
+    assert status(own)["qosClass"] == "Guaranteed"
+    assert cpus(node, own) == "1"
+    assert quota(node, own) == ("-1", "-1")
+    node.until(lambda: cpus(node, shared) == "0", "the other has moved", namespace, "shared")
+    uid, name = own["metadata"]["uid"], container_status(own)["name"]
+    assert state(node)["entries"] == {uid: {name: "1"}}
+    assert state(node)["defaultCpuSet"] == "0"
+
+    # past the scheduler, which counts as well
+    late = pod("second", container(resources=ONE_CPU), nodeName=node.name)
+    node.apply(late, namespace=namespace)
+    second = node.wait_phase(namespace, "second", "Failed")
+    assert status(second)["reason"] == "UnexpectedAdmissionError"
+    assert (
+        "not enough cpus available to satisfy request: requested=1, available=0"
+        in (status(second)["message"])
+    )
+
+    node.kill()
+    node.start_agent()
+    node.wait_ready()
+    node.apply(pod("third"), namespace=namespace)
+    third = node.wait_running(namespace, "third")
+    assert cpus(node, third) == "0"
+    assert cpus(node, own) == "1"
+    again = node.wait_running(namespace, "own")
+    assert container_status(again)["containerID"] == container_status(own)["containerID"]
+    assert container_status(again)["restartCount"] == 0
+    assert state(node)["entries"] == {uid: {name: "1"}}
+
+    node.api.delete("pods", namespace, "own", grace=1)
+    node.wait_gone(namespace, "own")
+    for made in (shared, third):
+        node.until(partial(runs_on, node, made, "0-1"), "all CPUs again", namespace, "third")
+    node.until(lambda: "entries" not in state(node), "written", namespace, "third")

@@ -1,0 +1,312 @@
+"""Who keeps what pods were given: on the disk, over restarts, and while others come and go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.api import types as api
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.placement.cpu_manager import CpuManager
+from kubeletpy.placement.cpu_options import CpuOptions
+from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
+from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint, Hints, Policy
+from kubeletpy.placement.id_lists import format_ids, parse_ids
+from kubeletpy.placement.machine import NumaNode, TopologyUnknown, read_machine
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.state_file import StateUnusable
+from kubeletpy.placement.static_cpus import StaticCpus
+from kubeletpy.placement.topology_manager import TopologyManager
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+from tests.unit.placement.machines import machine, pod_of, sized, write_sysfs
+from tests.virtual_time import on_virtual_time
+
+POLICY = StaticCpus(machine(cores=4), parse_ids("0"), CpuOptions())
+
+
+def manager(root: Path, policy: StaticCpus | None = POLICY, **more: Any) -> CpuManager:
+    return CpuManager(policy, root, Metrics().placement, **more)
+
+
+def on_disk(root: Path) -> Any:
+    return json.loads((root / "cpu_manager_state").read_text())
+
+
+async def allocate(of: CpuManager, pod: Pod) -> None:
+    for container in (*pod.init_containers, *pod.containers):
+        await of.allocate(pod, container, NOT_TO_BE_HAD)
+
+
+@on_virtual_time
+async def test_what_was_given_outlives_the_agent(tmp_path: Path) -> None:
+    first = manager(tmp_path)
+    await first.start()
+    assert on_disk(tmp_path)["defaultCpuSet"] == "0-3"
+    pod = pod_of(sized("c", "2"))
+    await allocate(first, pod)
+    assert on_disk(tmp_path)["entries"] == {"uid-1": {"c": "1-2"}}
+    second = manager(tmp_path)
+    await second.start()
+    await allocate(second, pod)
+    assert second.state == first.state
+    second.release(["uid-2"])
+    await second.close()
+    assert "entries" not in on_disk(tmp_path)
+    assert on_disk(tmp_path)["defaultCpuSet"] == "0-3"
+
+
+@on_virtual_time
+async def test_what_cannot_be_written_is_not_given(tmp_path: Path) -> None:
+    of = manager(tmp_path / "root")
+    await of.start()
+    (tmp_path / "root/cpu_manager_state").unlink()
+    (tmp_path / "root").rmdir()
+    (tmp_path / "root").write_text("no directory")
+    with pytest.raises(AllocationRefused, match="cpu_manager_state not being written"):
+        await allocate(of, pod_of(sized("c", "2")))
+    assert of.state == POLICY.initial()
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "why"),
+    [
+        ('{"policyName":"none","defaultCpuSet":"","checksum":0}', POLICY, '"none"'),
+        ('{"policyName":"static","defaultCpuSet":"0-3","checksum":0}', None, '"static"'),
+        ('{"policyName":"static","defaultCpuSet":"0-7","checksum":0}', POLICY, "doesn't match"),
+        ("garbage", POLICY, "not JSON"),
+        ('{"policyName":"static","defaultCpuSet":"0-3","checksum":7}', POLICY, "checksum is 7"),
+    ],
+)
+@on_virtual_time
+async def test_states_the_agent_does_not_start_with(
+    tmp_path: Path, text: str, policy: StaticCpus | None, why: str
+) -> None:
+    (tmp_path / "cpu_manager_state").write_text(text)
+    with pytest.raises(
+        StateUnusable, match=r"cpu_manager_state can't be used.*delete the file"
+    ) as e:
+        await manager(tmp_path, policy).start()
+    assert why in str(e.value)
+    assert (tmp_path / "cpu_manager_state").read_text() == text
+
+
+@on_virtual_time
+async def test_what_a_container_is_made_with(tmp_path: Path) -> None:
+    of = manager(tmp_path)
+    await of.start()
+    pod = pod_of(sized("c", "2"), sized("d", "500m"))
+    await allocate(of, pod)
+    nothing = ContainerAdditions(EnvironmentInputs())
+    own, pool = [(await of.provide(pod, c, (), nothing)).placement for c in pod.containers]
+    assert (own.cpuset_cpus, own.no_cfs_quota) == ("1-2", True)
+    assert (pool.cpuset_cpus, pool.no_cfs_quota) == ("0,3", False)
+    assert of.has_exclusive("uid-1")
+    assert not of.has_exclusive("uid-2")
+    limited = manager(tmp_path, quota_off=False)
+    await limited.start()
+    assert not limited.has_exclusive("uid-1")
+    assert not (await limited.provide(pod, pod.containers[0], (), nothing)).placement.no_cfs_quota
+
+
+@on_virtual_time
+async def test_without_a_policy_nothing_is_said(tmp_path: Path) -> None:
+    of = manager(tmp_path, None)
+    await of.start()
+    assert on_disk(tmp_path) == {
+        "policyName": "none",
+        "defaultCpuSet": "",
+        "checksum": 1353318690,
+    }
+    pod = pod_of(sized("c", "2"))
+    await allocate(of, pod)
+    given = ContainerAdditions(EnvironmentInputs())
+    assert await of.provide(pod, pod.containers[0], (), given) == given
+
+
+class Runtime:
+    """Takes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.error: CRIError | None = None
+
+    async def update_container_resources(self, id: str, resources: Any) -> None:
+        self.told.append((id, resources.cpuset_cpus))
+        if self.error is not None:
+            raise self.error
+
+
+@on_virtual_time
+async def test_running_containers_are_moved_once() -> None:
+    runtime: Any = Runtime()
+    cpus = {"a": parse_ids("0-3"), "b": parse_ids("")}
+    running = [RunningContainer(f"id-{name}", name, "uid-1") for name in cpus]
+    of = CpuReconciler(runtime, lambda: running, lambda uid, name: cpus[name], 10)
+    await of.reconcile()
+    await of.reconcile()
+    assert runtime.told == [("id-a", "0-3")]
+    cpus["a"] = parse_ids("0")
+    runtime.error = CRIError("UpdateContainerResources", "busy")
+    await of.reconcile()
+    runtime.error = None
+    await of.reconcile()
+    await of.reconcile()
+    assert runtime.told[1:] == [("id-a", "0"), ("id-a", "0")]
+
+
+class Provider:
+    """Says and does as it is told."""
+
+    def __init__(self, name: str, hints: Hints, refuses: str = "") -> None:
+        self.name = name
+        self._hints = hints
+        self._refuses = refuses
+        self.asked: list[tuple[str, Hint]] = []
+        self.users: Any = None
+
+    def hints(self, pod: Pod, container: api.Container | None) -> Hints:
+        self.asked.append(("" if container is None else container["name"], NOT_TO_BE_HAD))
+        return self._hints
+
+    async def allocate(self, pod: Pod, container: api.Container, hint: Hint) -> None:
+        self.asked.append((container["name"], hint))
+        if self._refuses:
+            raise AllocationRefused(self._refuses)
+
+    def release(self, uids: Any) -> None:
+        self.users = uids
+
+
+def topology_manager(
+    *providers: Provider, policy: Policy = Policy.RESTRICTED, **more: Any
+) -> tuple[TopologyManager, list[Decision]]:
+    said: list[Decision] = []
+
+    def decided(uid: str, decisions: Sequence[Decision]) -> None:
+        said.extend(decisions)
+
+    made = TopologyManager(providers, (0, 1), policy, Metrics().placement, decided=decided, **more)
+    return made, said
+
+
+TWO = pod_of(sized("c"), sized("d"), initContainers=[sized("i")])
+LEFT, RIGHT = {"cpu": [Hint(1, True)]}, {"dev": [Hint(2, True)]}
+
+
+@on_virtual_time
+async def test_each_container_has_its_place() -> None:
+    cpu = Provider("cpu", LEFT)
+    of, said = topology_manager(cpu)
+    await of.admit(TWO)
+    given = [each for each in cpu.asked if each[1] is not NOT_TO_BE_HAD]
+    assert given == [(name, Hint(1, True)) for name in "icd"]
+    assert said[0] == Decision("container i goes to NUMA node 0", "")
+
+
+@on_virtual_time
+async def test_a_pod_has_one_place() -> None:
+    cpu = Provider("cpu", LEFT)
+    of, _ = topology_manager(cpu, scope="pod")
+    await of.admit(TWO)
+    assert cpu.asked == [("", NOT_TO_BE_HAD), *((name, Hint(1, True)) for name in "icd")]
+
+
+@on_virtual_time
+async def test_without_a_policy_nobody_is_asked_for_hints() -> None:
+    cpu = Provider("cpu", LEFT)
+    of, _ = topology_manager(cpu, policy=Policy.NONE, scope="pod")
+    await of.admit(TWO)
+    assert cpu.asked == [(name, NOT_TO_BE_HAD) for name in "icd"]
+
+
+@on_virtual_time
+async def test_a_refusal_says_who_could_not_agree() -> None:
+    cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
+    of, said = topology_manager(devices, cpu)
+    with pytest.raises(AllocationRefused, match="with Topology locality") as refused:
+        await of.admit(TWO)
+    assert refused.value.reason == "TopologyAffinityError"
+    assert said == [
+        Decision(
+            "refused: no place for container i",
+            "topologyManagerPolicy restricted finds no NUMA nodes: "
+            "dev (devices) could come from 1; cpu (cpu) could come from 0",
+        )
+    ]
+
+
+@on_virtual_time
+async def test_a_provider_that_has_no_more() -> None:
+    of, said = topology_manager(Provider("memory", {}, "none left"), policy=Policy.BEST_EFFORT)
+    with pytest.raises(AllocationRefused, match="none left") as refused:
+        await of.admit(TWO)
+    assert refused.value.reason == "UnexpectedAdmissionError"
+    assert said == [Decision("refused: no memory for container i", "none left")]
+
+
+@on_virtual_time
+async def test_a_quantity_that_is_none_is_refused(tmp_path: Path) -> None:
+    cpus = manager(tmp_path)
+    of = TopologyManager([cpus], (), Policy.NONE, Metrics().placement)
+    with pytest.raises(AllocationRefused, match="which is unexpected"):
+        await of.admit(pod_of(sized("c", "much")))
+
+
+@on_virtual_time
+async def test_nothing_is_taken_back_before_all_pods_are_known() -> None:
+    cpu = Provider("cpu", LEFT)
+    users: list[Any] = [None, {"uid-1"}]
+    of, _ = topology_manager(cpu, users=lambda: users.pop(0))
+    await of.admit(TWO)
+    assert cpu.users is None
+    of.release()
+    assert cpu.users == {"uid-1"}
+
+
+SHAPES = [
+    machine(),
+    machine(threads=2),
+    machine(sockets=2, nodes=2, cores=4, threads=2, caches=2),
+    machine(sockets=2, nodes=4, cores=8, threads=2, caches=1),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: f"{len(each.cpus)} CPUs")
+def test_a_machine_is_read(tmp_path: Path, shape: Any) -> None:
+    write_sysfs(tmp_path, shape)
+    found = read_machine(tmp_path)
+    assert found.cpus == shape
+    assert set(found.nodes) == set(shape.nodes)
+    assert found.nodes[0] == NumaNode(1 << 30, {2 << 20: 6 << 20})
+    assert found.distances[0][0] == 10
+
+
+def test_cpus_that_are_off_are_not_there(tmp_path: Path) -> None:
+    write_sysfs(tmp_path, machine(threads=2))
+    (tmp_path / "devices/system/cpu/online").write_text("0-3,5-7\n")
+    assert format_ids(read_machine(tmp_path).cpus.ids) == "0-3,5-7"
+
+
+def test_a_machine_without_nodes_has_one(tmp_path: Path) -> None:
+    write_sysfs(tmp_path, machine())
+    (tmp_path / "devices/system/node/online").unlink()
+    found = read_machine(tmp_path)
+    assert found.nodes == {}
+    assert set(found.cpus.nodes) == {0}
+
+
+def test_a_machine_that_says_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TopologyUnknown, match="can't be known"):
+        read_machine(tmp_path)
+
+
+def test_this_machine() -> None:
+    assert read_machine().cpus.ids

@@ -1,0 +1,156 @@
+"""Which CPUs are picked: tables, and random machines beside rules that any pick has to keep."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from kubeletpy.placement.id_lists import format_ids, parse_ids
+from kubeletpy.placement.pick_cpus import PACKED, NotEnoughCpus, PickOptions, pick
+from kubeletpy.placement.topology import Cpu, CpuTopology, Unit, by_core, by_numa, by_socket
+from tests.unit.placement.machines import machine, one_node_of_two_sockets
+
+SINGLE = machine(cores=4, threads=2)
+"""8 CPUs: core 0 has 0 and 4."""
+DUAL = CpuTopology({i: Cpu(i, i % 6, i % 2, i % 2, i % 2) for i in range(12)})
+"""Two sockets with 3 cores of 2 threads, numbered in turn: socket 0 has 0, 2, 4, 6, 8, 10."""
+LARGE = machine(sockets=2, nodes=2, cores=10, threads=2)
+"""80 CPUs in 4 NUMA nodes: node 0 has 0-9 and 40-49."""
+CACHES = machine(cores=16, caches=4)
+"""16 CPUs in L3 caches of 4."""
+CACHES_SMT = machine(cores=8, threads=2, caches=2)
+SPREAD = PickOptions(1)
+CORES = PickOptions(2)
+THIN = PickOptions(across_cores=True)
+UNCORE = PickOptions(align_uncore=True)
+
+
+@pytest.mark.parametrize(
+    ("topology", "free", "count", "options", "expected"),
+    [
+        (SINGLE, "0-7", 0, PACKED, ""),
+        # one CPU comes from a core that is broken already
+        (SINGLE, "0-7", 1, PACKED, "0"),
+        (SINGLE, "1,3,5-7", 1, PACKED, "6"),
+        # whole cores before single CPUs
+        (SINGLE, "0,1,4,5,6", 3, PACKED, "0,4,6"),
+        (SINGLE, "1,3,5-7", 4, PACKED, "1,3,5,7"),
+        (SINGLE, "0-7", 8, PACKED, "0-7"),
+        # the socket with fewer free CPUs
+        (DUAL, "1-5,7-11", 1, PACKED, "2"),
+        (DUAL, "0-11", 6, PACKED, "0,2,4,6,8,10"),
+        (DUAL, "1-11", 6, PACKED, "1,3,5,7,9,11"),
+        (DUAL, "0-11", 8, PACKED, "0,2,4,6,8,10,1,7"),
+        (LARGE, "0-79", 64, PACKED, "0-31,40-71"),
+        # an even share of as few NUMA nodes as can give it
+        (DUAL, "0-11", 8, SPREAD, "0,6,2,8,1,7,3,9"),
+        (LARGE, "0-79", 64, SPREAD, "0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77"),
+        (LARGE, "0-79", 48, SPREAD, "0-7,10-17,20-27,40-47,50-57,60-67"),
+        (LARGE, "1-29,32-39,41-69,72-79", 48, SPREAD, "1-8,10-17,20-27,41-48,50-57,60-67"),
+        (LARGE, "2-29,31-39,42-69,71-79", 48, SPREAD, "10-17,20-27,31-38,50-57,60-67,71-78"),
+        # so many are not whole cores: packed
+        (DUAL, "0-11", 7, CORES, "0,1,2,4,6,8,10"),
+        # one thread of each core first
+        (SINGLE, "0-7", 4, THIN, "0-3"),
+        (DUAL, "0-11", 4, THIN, "0,2,4,6"),
+        # L3 caches: whole ones, then the first into which the rest fits
+        (CACHES, "1-15", 10, UNCORE, "1,2,4-11"),
+        (CACHES, "0-15", 4, UNCORE, "0-3"),
+        (CACHES, "2-15", 4, UNCORE, "4-7"),
+        (CACHES, "2,3,6-15", 2, UNCORE, "2,3"),
+        (CACHES_SMT, "0-15", 8, UNCORE, "0-3,8-11"),
+        (CACHES_SMT, "1-15", 8, UNCORE, "4-7,12-15"),
+        # a machine with more sockets than NUMA nodes
+        (one_node_of_two_sockets(), "1-3", 2, PACKED, "2-3"),
+    ],
+)
+def test_picks(
+    topology: CpuTopology, free: str, count: int, options: PickOptions, expected: str
+) -> None:
+    got = pick(topology, parse_ids(free), count, options)
+    assert format_ids(got) == format_ids(parse_ids(expected))
+
+
+def test_not_enough() -> None:
+    with pytest.raises(NotEnoughCpus, match="requested=3, available=2"):
+        pick(SINGLE, frozenset((0, 1)), 3)
+
+
+SHAPES = [
+    machine(cores=4),
+    machine(cores=4, threads=2),
+    machine(sockets=2, cores=2, threads=2),
+    machine(sockets=2, nodes=2, cores=2, threads=2),
+    machine(sockets=1, nodes=2, cores=4, caches=2),
+    machine(sockets=4, cores=2),
+    one_node_of_two_sockets(),
+]
+OPTIONS = [PACKED, SPREAD, CORES, THIN, UNCORE]
+
+
+def some_picks(seed: int) -> list[tuple[CpuTopology, frozenset[int], int]]:
+    rng, found = random.Random(seed), []
+    for topology in SHAPES:
+        ids = sorted(topology.ids)
+        free = frozenset(rng.sample(ids, rng.randint(1, len(ids))))
+        found.append((topology, free, rng.randint(0, len(free))))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("options", OPTIONS)
+def test_any_pick_is_so_many_of_the_free(seed: int, options: PickOptions) -> None:
+    for topology, free, count in some_picks(seed):
+        got = pick(topology, free, count, options)
+        assert len(got) == count
+        assert got <= free
+        assert got == pick(topology, free, count, options), "the same again"
+
+
+def touched(topology: CpuTopology, ids: frozenset[int], unit: Unit) -> int:
+    return len({unit(topology.cpus[each]) for each in ids})
+
+
+def fewest(topology: CpuTopology, free: frozenset[int], count: int, unit: Unit) -> int:
+    """Of any choice of so many CPUs: by trying sets of units, fewest first."""
+    members = topology.grouped(free, unit)
+    for width in range(len(members) + 1):
+        for some in itertools.combinations(members.values(), width):
+            if sum(map(len, some)) >= count:
+                return width
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_on_a_free_machine_no_pick_is_scattered(seed: int) -> None:
+    """As few sockets, NUMA nodes and cores as can be, by trying them all."""
+    rng = random.Random(seed)
+    for topology in SHAPES[:-1]:
+        count = rng.randint(1, len(topology.cpus))
+        got = pick(topology, topology.ids, count)
+        for unit in (by_socket, by_numa, by_core):
+            expected = fewest(topology, topology.ids, count, unit)
+            assert touched(topology, got, unit) == expected, (unit, count, sorted(got))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whole_cores_stay_whole(seed: int) -> None:
+    """Of cores that are wholly free at most one is broken, when no broken one could do."""
+    for topology, free, count in some_picks(seed):
+        whole = [members for members in topology.cores.values() if members <= free]
+        got = pick(topology, free, count)
+        broken = [members for members in whole if members & got and not members <= got]
+        assert len(broken) <= 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_even_share_is_even(seed: int) -> None:
+    rng = random.Random(seed)
+    topology = machine(sockets=2, nodes=2, cores=4, threads=2)
+    count = rng.randint(1, len(topology.cpus))
+    got = pick(topology, topology.ids, count, SPREAD)
+    shares = [len(members) for members in topology.grouped(got, by_numa).values()]
+    assert max(shares) - min(shares) <= 1
+    assert len(shares) == fewest(topology, topology.ids, count, by_numa)

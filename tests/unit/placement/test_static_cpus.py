@@ -1,0 +1,260 @@
+"""cpuManagerPolicy static: who gets CPUs of its own, which, and what can't go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.placement.cpu_options import CpuOptions, OptionError, check_sockets, read_cpu_options
+from kubeletpy.placement.cpu_state import CpuState
+from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
+from kubeletpy.placement.id_lists import format_ids, parse_ids
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.static_cpus import (
+    StaticCpus,
+    exclusive_cpus,
+    exclusive_cpus_of_pod,
+    reserve,
+)
+from kubeletpy.placement.topology import CpuTopology
+from kubeletpy.pods.pod import Pod
+from tests.unit.placement.machines import machine, one_node_of_two_sockets, pod_of, sized
+
+ALWAYS = {"restartPolicy": "Always"}
+SMT = machine(sockets=2, cores=4, threads=2)
+"""16 CPUs: NUMA node 0 has 0-3 and 8-11."""
+
+
+def policy(topology: CpuTopology = SMT, reserved: str = "0", **options: bool) -> StaticCpus:
+    return StaticCpus(topology, parse_ids(reserved), CpuOptions(**options))
+
+
+def held(of: StaticCpus, entries: dict[str, dict[str, str]]) -> CpuState:
+    state = of.initial()
+    for uid, of_pod in entries.items():
+        for name, cpus in of_pod.items():
+            state = state.given(uid, name, parse_ids(cpus))
+    return state
+
+
+def allocate(of: StaticCpus, state: CpuState, pod: Pod, mask: int | None = None) -> CpuState:
+    for container in (*pod.init_containers, *pod.containers):
+        state = of.allocate(state, pod, container, Hint(mask, True) if mask else NOT_TO_BE_HAD)
+    return state
+
+
+def shown(state: CpuState, uid: str = "uid-1") -> dict[str, str]:
+    return {name: format_ids(cpus) for name, cpus in state.entries.get(uid, {}).items()}
+
+
+@pytest.mark.parametrize(
+    ("pod", "cpus"),
+    [
+        (pod_of(sized("c", "2")), 2),
+        (pod_of(sized("c", "2000m")), 2),
+        (pod_of(sized("c", "1500m")), 0),
+        (pod_of(sized("c", "2", None)), 0),  # no limit of memory: Burstable
+        (pod_of({"name": "c", "image": "i"}), 0),
+        (pod_of(sized("c", "2"), resources={"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}), 0),
+    ],
+)
+def test_who_gets_cpus_of_its_own(pod: Pod, cpus: int) -> None:
+    assert exclusive_cpus(pod, pod.containers[0]) == cpus
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "cpus"),
+    [
+        (["1", "2"], [], 3),
+        (["1"], [("3", {})], 3),
+        (["3"], [("1", {}), ("2", {})], 3),
+        (["1"], [("2", ALWAYS), ("3", {})], 5),
+        (["4"], [("2", ALWAYS), ("3", {})], 6),
+        (["4"], [("3", {}), ("2", ALWAYS)], 6),
+    ],
+)
+def test_what_a_pod_needs_at_once(
+    containers: list[str], init: list[tuple[str, Any]], cpus: int
+) -> None:
+    pod = pod_of(
+        *(sized(f"c{i}", cpu) for i, cpu in enumerate(containers)),
+        initContainers=[sized(f"i{i}", cpu, **more) for i, (cpu, more) in enumerate(init)],
+    )
+    assert exclusive_cpus_of_pod(pod) == cpus
+
+
+def test_a_container_keeps_what_it_has() -> None:
+    of = policy()
+    pod = pod_of(sized("c", "2"))
+    state = held(of, {"uid-1": {"c": "5,7"}})
+    assert allocate(of, state, pod) is state
+
+
+def test_containers_after_an_init_container_have_its_cpus() -> None:
+    of = policy()
+    init = [sized("a", "4"), sized("side", "2", **ALWAYS), sized("b", "2")]
+    pod = pod_of(sized("c", "4"), sized("d", "2"), initContainers=init)
+    cpus = allocate(of, of.initial(), pod).entries["uid-1"]
+    assert not cpus["side"] & (cpus["b"] | cpus["c"] | cpus["d"])
+    assert not cpus["c"] & cpus["d"]
+    assert cpus["a"] <= cpus["side"] | cpus["c"] | cpus["d"], "used again before free ones are"
+
+
+def test_near_to_the_hint_first() -> None:
+    of = policy()
+    assert shown(allocate(of, of.initial(), pod_of(sized("c", "2")), 0b10)) == {"c": "4,12"}
+    assert shown(allocate(of, of.initial(), pod_of(sized("c", "10")), 0b10)) == {
+        "c": "1,4-7,9,12-15"
+    }
+
+
+@pytest.mark.parametrize(
+    ("of", "cpus", "reason", "message"),
+    [
+        (policy(), "16", "UnexpectedAdmissionError", "requested=16, available=15"),
+        (policy(full_cores=True), "3", "SMTAlignmentError", "requested 3 cpus not multiple"),
+        (policy(full_cores=True), "16", "SMTAlignmentError", "available physical CPUs = 14,"),
+    ],
+)
+def test_refusals(of: StaticCpus, cpus: str, reason: str, message: str) -> None:
+    with pytest.raises(AllocationRefused, match=message) as refused:
+        allocate(of, of.initial(), pod_of(sized("c", cpus)))
+    assert refused.value.reason == reason
+
+
+def test_whole_cores_that_are_held_are_kept_when_nothing_is_left() -> None:
+    of = policy(full_cores=True)
+    state = held(of, {"uid-1": {"c": "1-7,9-15"}})
+    assert allocate(of, state, pod_of(sized("c", "14"))) is state
+
+
+@pytest.mark.parametrize(
+    ("of", "state", "why"),
+    [
+        (policy(), CpuState("static"), ""),
+        (policy(), CpuState("static", parse_ids(""), {"a": {"c": parse_ids("1")}}), "be empty"),
+        (policy(), CpuState("static", parse_ids("0-15")), ""),
+        (policy(reserved="0-1"), CpuState("static", parse_ids("1-15")), "not all reserved"),
+        (policy(), CpuState("static", parse_ids("0-15"), {"a": {"c": parse_ids("1")}}), "overlaps"),
+        (policy(), CpuState("static", parse_ids("0-14")), "set of available CPUs 0-15"),
+        (policy(), CpuState("static", parse_ids("0-16")), "doesn't match"),
+        (policy(strict=True), CpuState("static", parse_ids("0-15")), "strictly reserved cpus: 0"),
+        (policy(strict=True), CpuState("static", parse_ids("1-15")), ""),
+    ],
+)
+def test_states_to_go_on_with(of: StaticCpus, state: CpuState, why: str) -> None:
+    assert why in of.problem(state)
+    assert bool(why) == bool(of.problem(state))
+
+
+def test_the_pool_without_what_is_reserved() -> None:
+    assert format_ids(policy(strict=True).initial().pool) == "1-15"
+    assert format_ids(policy().initial().pool) == "0-15"
+
+
+def masks(of: StaticCpus, state: CpuState, pod: Pod, whole: bool = False) -> Any:
+    hints = of.hints(state, pod, None if whole else pod.containers[0])
+    return [(h.mask, h.preferred) for h in hints["cpu"] or ()] if "cpu" in hints else None
+
+
+def test_hints() -> None:
+    of = policy()
+    one = pod_of(sized("c", "2"))
+    assert masks(of, of.initial(), one) == [(1, True), (2, True), (3, False)]
+    assert masks(of, of.initial(), pod_of(sized("c", "8"))) == [(2, True), (3, False)]
+    assert masks(of, of.initial(), pod_of(sized("c", "9"))) == [(3, True)]
+    # no longer to be had in one node, though one node is large enough
+    assert masks(of, held(of, {"x": {"c": "1,4"}}), pod_of(sized("c", "8"))) == [(3, False)]
+    assert masks(of, of.initial(), pod_of(sized("c", "16"))) == []
+    assert masks(of, of.initial(), pod_of(sized("c", "500m"))) is None
+    # what it has; of another number: it can't be had
+    assert masks(of, held(of, {"uid-1": {"c": "4,12"}}), one) == [(2, True), (3, False)]
+    assert masks(of, held(of, {"uid-1": {"c": "4"}}), one) == []
+
+
+def test_hints_of_a_whole_pod() -> None:
+    of = policy()
+    pod = pod_of(sized("c", "4"), sized("d", "4"))
+    assert masks(of, of.initial(), pod, whole=True) == [(2, True), (3, False)]
+    assert masks(of, held(of, {"uid-1": {"c": "4-7"}}), pod, whole=True) == [(2, True), (3, False)]
+    both = held(of, {"uid-1": {"c": "1-4", "d": "8-11"}})
+    assert masks(of, both, pod, whole=True) == [(3, False)]
+
+
+def test_hints_by_socket() -> None:
+    four = machine(sockets=2, nodes=2, cores=2)
+    of = policy(four, by_socket=True)
+    found = dict(masks(of, of.initial(), pod_of(sized("c", "2"))))
+    assert found[0b0011], "both nodes of a socket are as good as one"
+    assert not found[0b0110]
+    state = allocate(of, held(of, {"x": {"c": "2,4"}}), pod_of(sized("c", "2")), 0b0010)
+    assert shown(state) == {"c": "1,3"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "count", "options", "expected"),
+    [
+        ("", 1, CpuOptions(), "0"),
+        ("", 2, CpuOptions(), "0,8"),
+        ("3,5", 2, CpuOptions(), "3,5"),
+    ],
+)
+def test_what_is_reserved(listed: str, count: int, options: CpuOptions, expected: str) -> None:
+    assert format_ids(reserve(SMT, parse_ids(listed), count, options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("listed", "count", "why"),
+    [("", 0, "set systemReserved.cpu"), ("", 17, "can't reserve 17"), ("3,99", 2, "online: 99")],
+)
+def test_reservations_that_cannot_be(listed: str, count: int, why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        reserve(SMT, parse_ids(listed), count, CpuOptions())
+
+
+@pytest.mark.parametrize(
+    ("given", "gates", "why"),
+    [
+        ({"full-pcpus-only": "perhaps"}, (), "must be true or false"),
+        ({"align-by-socket": "true"}, (), "CPUManagerPolicyAlphaOptions"),
+        ({"distribute-cpus-across-numa": "true"}, (), "CPUManagerPolicyBetaOptions"),
+        (
+            {"full-pcpus-only": "true", "distribute-cpus-across-cores": "true"},
+            ("CPUManagerPolicyAlphaOptions",),
+            "can not be used together",
+        ),
+        (
+            {"prefer-align-cpus-by-uncorecache": "1", "distribute-cpus-across-numa": "1"},
+            ("CPUManagerPolicyBetaOptions",),
+            "can not be used together",
+        ),
+    ],
+)
+def test_options_that_cannot_be(given: dict[str, str], gates: tuple[str, ...], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        read_cpu_options(given, gates.__contains__)
+
+
+def test_options() -> None:
+    given = {"full-pcpus-only": "true", "strict-cpu-reservation": "false"}
+    assert read_cpu_options(given, lambda gate: False) == CpuOptions(full_cores=True)
+
+
+def test_alignment_by_socket_needs_a_machine_for_it() -> None:
+    options = CpuOptions(by_socket=True)
+    check_sockets(options, SMT, single_node=False)
+    with pytest.raises(OptionError, match="single-numa-node"):
+        check_sockets(options, SMT, single_node=True)
+    with pytest.raises(OptionError, match="more sockets"):
+        check_sockets(options, one_node_of_two_sockets(), single_node=False)
+    check_sockets(CpuOptions(), one_node_of_two_sockets(), single_node=True)
+
+
+def test_cpus_come_back_when_no_sibling_has_them() -> None:
+    of = policy()
+    state = held(of, {"a": {"i": "1-4", "c": "1-2"}, "b": {"c": "5"}})
+    assert format_ids(state.pool) == "0,6-15"
+    assert format_ids(state.taken_back("a", "i").pool) == "0,3-4,6-15"
+    assert format_ids(state.without_all_but({"b"}).pool) == "0-4,6-15"
+    assert state.without_all_but({"a", "b", "c"}) is state
