@@ -97,12 +97,14 @@ class Bench:
 
     async def _starts(self) -> None:
         self._say("process start to node Ready")
-        times = []
+        times, cpu = [], []
         for left in reversed(range(self._plan.starts)):
             times.append(await self._stand.start_agent())
+            cpu.append(cpu_seconds(self._stand.agent_pid))
             if left:
                 await self._stand.stop_agent()
         self._row(Row("start -> node Ready", 0, "s", times, aim=1.5, aim_on="value"))
+        self._row(Row("agent CPU until Ready", 0, "s", cpu))
 
     async def _choose_parallel(self) -> None:
         """The floor's best number of pods at once, by the total of a burst."""

@@ -127,7 +127,6 @@ from kubeletpy.syncloop.unread import UnreadPods
 from kubeletpy.trace.spans import Traces
 from kubeletpy.volumes.container_mounts import ContainerMounts
 from kubeletpy.volumes.runtime_features import mount_features
-from kubeletpy.volumes.service_accounts import ClusterAccounts
 
 if TYPE_CHECKING:
     from kubeletpy.images.providers.plugins import Plugins
@@ -338,6 +337,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none, and start without loading this
         from kubeletpy.images.providers.from_flags import make
+        from kubeletpy.volumes.service_accounts import ClusterAccounts
 
         accounts = ClusterAccounts(kube_api, storage.tokens)
         providers = make(settings, flags, accounts, metrics.credential_providers)

@@ -1,7 +1,8 @@
 """Shows root on this machine why pods are as they are: JSON over HTTP on a unix socket.
 
 Read only. The socket belongs to root alone (mode 0600); still, no client can hold more than a few
-connections for more than a few seconds, nor make the agent keep anything for it.
+connections for more than a few seconds, nor make the agent keep anything for it. What explains is
+loaded by the first who asks.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api.times import parse_time
-from kubeletpy.explain.containers import containers, exits
-from kubeletpy.explain.gather import explain, line
-from kubeletpy.explain.model import Role
 from kubeletpy.explain.snapshot import Snapshots
-from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
@@ -109,10 +106,14 @@ class ExplainServer:
             await self._close()
 
     async def _list(self, _request: Any) -> Any:
+        from kubeletpy.explain.gather import line
+
         lines = [line(self._snapshots.facts(uid)) for uid in self._snapshots.uids()]
         return _answer([asdict(each) for each in lines])
 
     async def _one(self, request: Any) -> Any:
+        from kubeletpy.explain.gather import explain
+
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         uid = self._snapshots.find(namespace, name)
         if uid is None:
@@ -126,6 +127,10 @@ class ExplainServer:
         return _answer({"pressure": self._pressure()})
 
     async def _timeline(self, request: Any) -> Any:
+        from kubeletpy.explain.containers import containers, exits
+        from kubeletpy.explain.model import Role
+        from kubeletpy.explain.timeline import timeline
+
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         uid = self._snapshots.find(namespace, name)
         trace = self._traces.find(namespace, name) if uid is None else self._traces.of(uid)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kubeletpy.clock import Clock
-from kubeletpy.explain.facts import PodFacts
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.probe_results import ProbeResults
@@ -18,6 +18,9 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.protocol import ProbeManager
 from kubeletpy.status.manager import ApiStatusManager
 from kubeletpy.volumes.claims.model import VolumeWait
+
+if TYPE_CHECKING:
+    from kubeletpy.explain.facts import PodFacts
 
 
 class Snapshots:
@@ -88,6 +91,8 @@ class Snapshots:
         namespace, name = self._name(uid)
         wait = self._workers.next_sync_in(uid)
         status = self._statuses.get_status(uid)
+        from kubeletpy.explain.facts import PodFacts
+
         return PodFacts(
             now=now,
             uid=uid,

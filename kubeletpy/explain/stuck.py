@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.waits import waits
 from kubeletpy.explain.words import duration
 from kubeletpy.podworkers.records import Stage, WorkerRecord
+
+if TYPE_CHECKING:
+    from kubeletpy.explain.facts import PodFacts
 
 SLACK_S = 10.0
 """Seconds beyond its grace period, and again for each later stage, that a pod may take."""
@@ -37,6 +39,8 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
         return None
     if record.finished and not (facts.pod is not None and facts.pod.being_deleted):
         return None
+    from kubeletpy.explain.waits import waits  # most agents never see such a pod
+
     found = waits(facts)
     if found:
         return f"{found[0].kind} {found[0].subject}".rstrip(), found[0].why

@@ -7,6 +7,7 @@ anywhere but to its output: it handles credentials.
 """
 
 import asyncio
+import gc
 import json
 import logging
 import sys
@@ -58,6 +59,7 @@ async def load(path: str) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point; the only argument is the file's path."""
+    gc.disable()  # a fifth of its time, and it ends soon
     said = Said()
     logging.getLogger().addHandler(said)
     found = asyncio.run(load(sys.argv[1]))

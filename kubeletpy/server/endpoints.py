@@ -1,23 +1,23 @@
 """The endpoints that settings switch on and off: node logs, checkpoints, debugging.
 
-What is off answers 405 and says so where the kubelet does, and is not there at all otherwise.
+What is off answers 405 and says so where the kubelet does, and is not there at all otherwise. What
+few nodes are ever asked for is loaded by its first request.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from aiohttp import web
 
 from kubeletpy.clock import Clock
-from kubeletpy.server import checkpoint
 from kubeletpy.server.app import Handler
-from kubeletpy.server.debug import log_sinks, pprof, zpages
+from kubeletpy.server.debug import log_sinks, zpages
 from kubeletpy.server.debug.zpages import Program
-from kubeletpy.server.node_logs import handler as node_logs
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.routes import ROUTES
 
@@ -54,13 +54,28 @@ def handlers(
     write_timeout: float,
 ) -> Mapping[str, Handler]:
     """Handlers by route name."""
+
+    def node_logs() -> Handler:
+        from kubeletpy.server.node_logs import handler
+
+        queries = settings.system_log_query
+        return handler.handler(settings.log_dir, queries=queries, write_timeout=write_timeout)
+
+    def pprof() -> Handler:
+        from kubeletpy.server.debug import pprof
+
+        return pprof.handler(_shown(sys.argv), clock)
+
+    def checkpoint(directory: Path) -> Handler:
+        from kubeletpy.server import checkpoint
+
+        return checkpoint.handler(view, directory, clock)
+
     found: dict[str, Handler] = {
-        "logs": node_logs.handler(
-            settings.log_dir, queries=settings.system_log_query, write_timeout=write_timeout
-        )
+        "logs": _when_asked(node_logs)
         if settings.system_logs
         else _disabled("logs endpoint is disabled.\n"),
-        "pprof": pprof.handler(_shown(sys.argv), clock)
+        "pprof": _when_asked(pprof)
         if settings.profiling
         else _disabled("profiling endpoint is disabled.\n"),
         "log_level": log_sinks.set_verbosity
@@ -68,12 +83,22 @@ def handlers(
         else _disabled("flags endpoint is disabled.\n"),
     }
     if settings.checkpoint_dir is not None:
-        found["checkpoint"] = checkpoint.handler(view, settings.checkpoint_dir, clock)
+        found["checkpoint"] = _when_asked(partial(checkpoint, settings.checkpoint_dir))
     if settings.flagz:
         found["flagz"] = zpages.flagz(program)
     if settings.statusz:
         found["statusz"] = zpages.statusz(program, zpages.folders(ROUTES), clock)
     return found
+
+
+def _when_asked(make: Callable[[], Handler]) -> Handler:
+    """A handler that is made by its first request."""
+    made = cache(make)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await made()(request)
+
+    return handle
 
 
 def _disabled(text: str) -> Handler:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from kubeletpy.cgroups.detect import detect
 from kubeletpy.cgroups.errors import CgroupError
@@ -18,12 +19,14 @@ from kubeletpy.pods.qos import QoSClass
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.stats import proc_text
-from kubeletpy.stats.cadvisor import Machine
 from kubeletpy.stats.collector import StatsCollector, StatsSources
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.group_files import GroupFiles, read_text
 from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.volumes.on_disk import MeasuredVolume
+
+if TYPE_CHECKING:
+    from kubeletpy.stats.cadvisor import Machine
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +89,8 @@ def machine(facts: MachineFacts) -> Callable[[], Machine]:
 
     @cache
     def read() -> Machine:
+        from kubeletpy.stats.cadvisor import Machine
+
         cores, sockets = proc_text.cpu_topology(read_text("/proc/cpuinfo"))
         return Machine(
             cpus=facts.cpu_count,

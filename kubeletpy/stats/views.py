@@ -1,7 +1,8 @@
 """What is served of the numbers: the summary and the two scrapes, made when they are asked for.
 
 Shaping goes to a thread, so that the scrape of a full node holds up nothing. Must never keep
-anything of a pod but its last cpu times, and those only while it runs.
+anything of a pod but its last cpu times, and those only while it runs. A shape is loaded when it is
+first asked for: many nodes serve only one or two of them.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.stats import cadvisor, cri_metrics, log_metrics, proc_text, resource
-from kubeletpy.stats.cadvisor import Machine
+from kubeletpy.stats import proc_text
 from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.group_files import read_text
 from kubeletpy.stats.rates import Rates
-from kubeletpy.stats.summary import rated, summary
 from kubeletpy.stats.usage import Disks, Reading
+
+if TYPE_CHECKING:
+    from kubeletpy.stats.cadvisor import Machine
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +70,14 @@ class StatsViews:
 
     async def resource_metrics(self) -> bytes:
         """The scrape of /metrics/resource."""
+        from kubeletpy.stats import resource
+
         return await self._threads.run(resource.render, await self._read(detail=False))
 
     async def log_metrics(self) -> bytes:
         """What the logs of containers take, for /metrics."""
+        from kubeletpy.stats import log_metrics
+
         return log_metrics.render(await self._collector.disks(), self._collector.refs())
 
     async def cadvisor_metrics(self) -> bytes:
@@ -89,6 +96,8 @@ class StatsViews:
             self._descriptors = await runtime.list_metric_descriptors()
         pods = await runtime.list_pod_sandbox_metrics()
         self._provider(FROM_RUNTIME)
+        from kubeletpy.stats import cri_metrics
+
         return await self._threads.run(cri_metrics.render, self._descriptors, pods)
 
     async def _read(self, *, detail: bool) -> Reading:
@@ -96,10 +105,14 @@ class StatsViews:
         return await (collector.detail() if detail else collector.usage())
 
     def _summary(self, reading: Reading, disks: Disks | None) -> bytes:
+        from kubeletpy.stats.summary import rated, summary
+
         rates = rated(reading, self._rates)
         document = summary(reading, rates, disks, self._node_name)
         return json.dumps(document, separators=(",", ":")).encode()
 
     def _cadvisor(self, reading: Reading) -> bytes:
+        from kubeletpy.stats import cadvisor
+
         devices = proc_text.devices(read_text("/proc/diskstats"))
         return cadvisor.render(reading, self._machine(), devices)
