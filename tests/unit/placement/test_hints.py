@@ -83,6 +83,9 @@ def test_who_stood_in_the_way() -> None:
     assert merged.against == ("cpu", "gpu")
     merged = merge([{"cpu": hints((0b01, P))}, {"gpu": []}], (0, 1), STRICT)
     assert merged.against == ("gpu",)
+    # no single one of three does
+    apart = [{"cpu": hints((0b001, P))}, {"gpu": hints((0b010, P))}, {"nic": hints((0b100, P))}]
+    assert merge(apart, (0, 1, 2), STRICT).against == ("cpu", "gpu", "nic")
     assert merge([{"cpu": None}], (0, 1), STRICT).against == ()
 
 
