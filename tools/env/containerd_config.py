@@ -57,7 +57,7 @@ def render_config(
     else:
         cri, images = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"
         tables = [
-            (("plugins", cri), common),
+            (("plugins", cri), {**common, "cdi_spec_dirs": [str(directory / "cdi")]}),
             (("plugins", cri, "cni"), {**cni, "bin_dirs": [plugins]}),
             (("plugins", images, "pinned_images"), {"sandbox": sandbox_image}),
             (("plugins", images, "registry"), certs),

@@ -1,0 +1,114 @@
+"""Drivers on real sockets, and real containers that look at the devices they were given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.drivers import Drivers
+from kubeletpy.dra.manager import ClaimManager
+from kubeletpy.dra.state import ClaimState
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.plugins.handshake import SocketRegistrations
+from kubeletpy.plugins.manager import PluginManager
+from kubeletpy.plugins.model import DRA
+from kubeletpy.pods.pod import Pod
+from tests.dra_driver.running import driver_on_node
+from tests.dra_driver.services import Given, Services
+from tests.integration.runtime_node import RuntimeNode, make_container, make_pod, runtime_node
+from tests.unit.dra.node import Api
+from tools.env.containerd import Containerd
+
+DRIVER = "gpu.example.com"
+SAYS = "echo up; echo given=$DRA_D0,$DRA_D1; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+
+
+class ClaimNode:
+    """A node's claims, with real registration."""
+
+    def __init__(self, root: Path) -> None:
+        self.api = Api()
+        metrics = Metrics()
+        self.drivers = Drivers(metrics.dra)
+        self.registry = root / "plugins_registry"
+        state = ClaimState(root / "dra_manager_state", lambda claims: None)
+        self.manager = ClaimManager(cast(Any, self.api), self.drivers, state, metrics.dra)
+        self.plugins = PluginManager(
+            self.registry, {DRA: self.drivers}, SocketRegistrations(), metrics.plugins
+        )
+
+
+@asynccontextmanager
+async def claim_node(root: Path) -> AsyncIterator[ClaimNode]:
+    """It looks for drivers until the end."""
+    node = ClaimNode(root)
+    node.registry.mkdir(exist_ok=True)
+    running = asyncio.create_task(node.plugins.run())
+    try:
+        yield node
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await node.drivers.close()
+
+
+@pytest.mark.parametrize("version", ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
+async def test_containers_see_their_devices_and_only_theirs(
+    containerd2: Containerd, work_dir: Path, cgroup_root: str, version: str
+) -> None:
+    cdi = containerd2.directory / "cdi"
+    cdi.mkdir(exist_ok=True)
+    given = [Given("d0", ["r0"]), Given("d1", ["r1"])]
+    services = Services(DRIVER, version, lambda claim: given, cdi)
+    async with claim_node(work_dir) as claims:
+        pod = _pod()
+        claims.api.allocate("c", [pod.uid], DRIVER)
+        with pytest.raises(ClaimProblem, match=DRIVER):
+            await claims.manager.prepare(pod)
+        async with (
+            driver_on_node(claims.registry, work_dir / "d.sock", services) as driver,
+            runtime_node(containerd2, work_dir, cgroup_root, providers=(claims.manager,)) as node,
+        ):
+            async with asyncio.timeout(30):
+                while not (driver.told and claims.drivers.connected(DRIVER)):  # noqa: ASYNC110 - a server that starts tells nobody
+                    await asyncio.sleep(0.05)
+            assert driver.told == [(True, "")]
+            await claims.manager.prepare(pod)
+            result = await node.sync(pod)
+            assert not result.failed, result.error_message()
+            await node.up(pod, "all", "one", "none")
+            assert await _said(node, pod, "all") == f"given={DRIVER},{DRIVER}"
+            assert await _said(node, pod, "one") == f"given=,{DRIVER}"
+            assert await _said(node, pod, "none") == "given=,"
+            assert not (await node.kill(pod, pod.uid)).failed
+            await claims.manager.unprepare(pod.uid)
+        assert services.prepared == {}
+        assert list(cdi.iterdir()) == []
+        assert [call for call, _ in services.history] == ["prepare", "unprepare"]
+
+
+def _pod() -> Pod:
+    every = make_container("all", SAYS, resources={"claims": [{"name": "gpu"}]})
+    one = make_container("one", SAYS, resources={"claims": [{"name": "gpu", "request": "r1"}]})
+    none = make_container("none", SAYS)
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    return make_pod("devices", [every, one, none], resourceClaims=claims)
+
+
+async def _said(node: RuntimeNode, pod: Pod, container: str) -> str:
+    log = node.directory / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}" / container / "0.log"
+
+    def line() -> str:
+        lines = [each.split(" ", 3)[3] for each in log.read_text().splitlines()]
+        return next((each for each in lines if each.startswith("given=")), "")
+
+    async with asyncio.timeout(20):
+        while not (found := line()):  # noqa: ASYNC110 - a log file tells nobody that it has grown
+            await asyncio.sleep(0.05)
+    return found
