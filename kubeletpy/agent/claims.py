@@ -9,12 +9,10 @@ from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
 from kubeletpy.agent.signals import Signals
 from kubeletpy.config import ConfigError, Problem
-from kubeletpy.dra.checkpoint import BadCheckpoint
 from kubeletpy.dra.drivers import Drivers
 from kubeletpy.dra.manager import ClaimManager
+from kubeletpy.dra.model import BadCheckpoint, by_driver, has_cdi
 from kubeletpy.dra.model import Claims as KnownClaims
-from kubeletpy.dra.model import by_driver
-from kubeletpy.dra.slices import SliceCleaner
 from kubeletpy.dra.state import ClaimState
 
 
@@ -31,7 +29,7 @@ def build_claims(outside: Outside, signals: Signals, *, root: Path, node_name: s
     """``root`` is the kubelet's root directory. Raises ConfigError: its state
     can't be used."""
     kube_api = outside.api.pods if outside.api is not None else None
-    metrics = outside.metrics.dra
+    metrics, info = outside.metrics.dra, outside.runtime_info
 
     def show(claims: KnownClaims) -> None:
         counts = {driver: len(each) for driver, each in by_driver(claims.values()).items()}
@@ -42,7 +40,14 @@ def build_claims(outside: Outside, signals: Signals, *, root: Path, node_name: s
         state = ClaimState(root / "dra_manager_state", show)
     except BadCheckpoint as error:
         raise ConfigError([Problem("dra_manager_state", "", str(error))]) from error
-    manager = ClaimManager(kube_api, drivers, state, metrics, wake=signals.pod_changed)
+    manager = ClaimManager(
+        kube_api,
+        drivers,
+        state,
+        metrics,
+        wake=signals.pod_changed,
+        runtime_has_cdi=has_cdi(info.name, info.version),
+    )
     rooms = [
         Room(drivers, close=drivers.close),
         Room(
@@ -52,6 +57,8 @@ def build_claims(outside: Outside, signals: Signals, *, root: Path, node_name: s
         ),
     ]
     if kube_api is not None and outside.plugins is not None:
+        from kubeletpy.dra.slices import SliceCleaner
+
         cleaner = SliceCleaner(kube_api, node_name, drivers)
         rooms.append(Room(cleaner, (Task("resource-slices", cleaner.run),)))
     return Claims(rooms, manager, drivers)

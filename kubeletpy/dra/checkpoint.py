@@ -11,13 +11,9 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, Device
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
-
-
-class BadCheckpoint(ValueError):
-    """A state file that cannot be used; the message says why."""
 
 
 def written(claims: Iterable[ClaimInfo]) -> str:

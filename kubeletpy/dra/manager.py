@@ -53,9 +53,14 @@ class ClaimManager:
         metrics: DraMetrics,
         *,
         wake: Callable[[str], None] = lambda uid: None,
+        runtime_has_cdi: bool = True,
     ) -> None:
-        """``kube_api`` None: standalone, there are no claims. ``wake(pod uid)`` is called when
-        what a pod waits for may work now."""
+        """Args:
+        kube_api: None: standalone, there are no claims.
+        wake: called with a pod's uid when what it waits for may work now.
+        runtime_has_cdi: False: the runtime would leave CDI devices out without a word.
+        """
+        self._has_cdi = runtime_has_cdi
         self._api = kube_api
         self._drivers = drivers
         self._state = state
@@ -105,6 +110,11 @@ class ClaimManager:
             found = model.cdi_devices(self._state.claims, pod, uses(pod), asked)
         except ClaimProblem as error:
             raise ContainerConfigError(str(error)) from None
+        if found and not self._has_cdi:
+            raise ContainerConfigError(
+                f"this container runtime knows no CDI devices ({', '.join(found)} for its claims); "
+                "containerd has them from 1.7 on"
+            )
         both = dict.fromkeys((*given.cdi_devices, *found))
         return replace(given, cdi_devices=tuple(both))
 

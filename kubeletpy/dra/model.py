@@ -5,6 +5,7 @@ Source: docs/reference/behaviour-resources.md, ru.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -57,6 +58,10 @@ class ClaimInfo:
     def shown(self) -> str:
         """For people."""
         return f"{self.namespace}/{self.name}"
+
+
+class BadCheckpoint(ValueError):
+    """A state file that cannot be used; the message says why."""
 
 
 ClaimKey = tuple[str, str]
@@ -131,3 +136,17 @@ def cdi_devices(
                 if not request or not device.requests or request in device.requests:
                     found.update(dict.fromkeys(device.cdi))
     return tuple(found)
+
+
+_CDI_SINCE = {"containerd": (1, 7), "cri-o": (1, 28)}
+
+
+def has_cdi(runtime: str, version: str) -> bool:
+    """Whether a container runtime takes CDI devices by name.
+
+    False: it is known to leave them out in silence. Of one that is not known nothing is said.
+    """
+    since, found = _CDI_SINCE.get(runtime), re.match(r"v?(\d+)\.(\d+)", version)
+    if since is None or found is None:
+        return True
+    return (int(found[1]), int(found[2])) >= since

@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kubeletpy.dra import checkpoint
 from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.model import ClaimInfo, ClaimKey, Claims
+from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, ClaimKey, Claims
 from kubeletpy.host.private_files import write_private
 
 MAX_BYTES = 16 << 20
@@ -66,6 +65,8 @@ class ClaimState:
 
     async def _write(self, mine: int) -> None:
         """Have it written; who waits for a turn may find that done."""
+        from kubeletpy.dra import checkpoint
+
         async with self._turn:
             if self._written >= mine:
                 return
@@ -82,11 +83,11 @@ def _read(path: Path) -> list[ClaimInfo]:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise checkpoint.BadCheckpoint(f"it has more than {MAX_BYTES} bytes")
+            raise BadCheckpoint(f"it has more than {MAX_BYTES} bytes")
+        from kubeletpy.dra import checkpoint  # most nodes have no claims
+
         return checkpoint.read(data.decode())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise checkpoint.BadCheckpoint(
-            f"{path}: {error}. Drain the node and remove the file"
-        ) from error
+        raise BadCheckpoint(f"{path}: {error}. Drain the node and remove the file") from error

@@ -110,7 +110,7 @@ class Node:
         self.woken: list[str] = []
         self.start()
 
-    def start(self) -> None:
+    def start(self, *, runtime_has_cdi: bool = True) -> None:
         """A fresh agent; drivers are not registered with it yet."""
         self.metrics = Metrics()
         dra = self.metrics.dra
@@ -126,6 +126,7 @@ class Node:
             ClaimState(self.path, show),
             dra,
             wake=self.woken.append,
+            runtime_has_cdi=runtime_has_cdi,
         )
 
     async def register(self) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.dra.checkpoint import BadCheckpoint, checksum, read, written
-from kubeletpy.dra.model import ClaimInfo, Device
+from kubeletpy.dra.checkpoint import checksum, read, written
+from kubeletpy.dra.model import BadCheckpoint, ClaimInfo, Device
 from kubeletpy.dra.state import ClaimState
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'

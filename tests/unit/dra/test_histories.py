@@ -68,6 +68,10 @@ class Story:
 
         return wait
 
+    def left(self) -> list[str]:
+        """The pods that are not over."""
+        return sorted(set(self.pods) - self.over)
+
     def watch_unprepare(self) -> None:
         """No driver is ever asked to give back what a container may use."""
         for driver in self.node.by_name.values():
@@ -117,14 +121,12 @@ class Story:
         """One life of the agent: drivers register when they like."""
         async with asyncio.TaskGroup() as tasks:
             sweeper = tasks.create_task(self.node.manager.run())
-            workers = [
-                tasks.create_task(self.worker(uid)) for uid in sorted(set(self.pods) - self.over)
-            ]
+            workers = [tasks.create_task(self.worker(uid)) for uid in self.left()]
             for driver in self.node.by_name.values():
                 await asyncio.sleep(self.rng.uniform(0, 5))
                 await self.node.drivers.register(driver.info())
             # a pod that was force-deleted has no worker any more
-            self.node.manager.pods_known(set(self.pods) - self.over)
+            self.node.manager.pods_known(self.left())
             await asyncio.gather(*workers)
             sweeper.cancel()
 

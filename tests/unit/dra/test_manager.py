@@ -11,6 +11,7 @@ import pytest
 from kubeletpy.dra.checkpoint import read
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.manager import LOOK_S
+from kubeletpy.dra.model import has_cdi
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
@@ -264,3 +265,29 @@ async def test_figures(tmp_path: Path) -> None:
         "grpc_status_code": "OK",
     }
     assert value("dra_grpc_operations_duration_seconds_count", call) == 1
+
+
+@on_virtual_time
+async def test_a_runtime_that_would_leave_devices_out(tmp_path: Path) -> None:
+    node = Node(tmp_path, DriverInProcess(A))
+    node.start(runtime_has_cdi=False)
+    await node.register()
+    node.api.allocate("c", ["uid-p"], A)
+    await node.manager.prepare(user("p", "c"))
+    with pytest.raises(ContainerConfigError, match="knows no CDI devices"):
+        await given(node, user("p", "c"))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "version", "has"),
+    [
+        ("containerd", "1.6.20~ds1", False),
+        ("containerd", "v1.7.0", True),
+        ("containerd", "2.1.4", True),
+        ("cri-o", "1.27.1", False),
+        ("other", "0.1", True),
+        ("containerd", "unknown", True),
+    ],
+)
+def test_runtimes_with_cdi(runtime: str, version: str, has: bool) -> None:
+    assert has_cdi(runtime, version) is has
