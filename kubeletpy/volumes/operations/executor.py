@@ -318,7 +318,7 @@ class VolumeOperations:
         shown = self._surroundings.in_use()
         if shown is None:
             return  # whether what was found on disk is attached is not known
-        self._actual |= attachable_as_shown(self._actual, shown)
+        self._actual |= attachable_as_shown(self._demands.values(), self._actual, shown)
         running = [each.operation for each in self._running.values()]
         if self._in_use.update(self._demands.values(), self._actual, running):
             self._in_use_changed()

@@ -52,10 +52,17 @@ class InUse:
         return changed
 
 
-def attachable_as_shown(actual: Mapping[str, Volume], shown: frozenset[str]) -> dict[str, Volume]:
-    """Volumes found on disk that the API shows in use: they are attached. Those that change."""
+def attachable_as_shown(
+    demands: Iterable[PodDemand], actual: Mapping[str, Volume], shown: frozenset[str]
+) -> dict[str, Volume]:
+    """Volumes found on disk that the API shows in use: they are attached. Those that change.
+
+    Of those that a pod wants its object says what they are: a driver may need no attaching any
+    more, and the controller detaches only what is not listed.
+    """
+    known = {spec.unique_name for each in demands for spec in each.specs}
     return {
         name: replace(actual[name], attachable=True)
-        for name in shown & actual.keys()
+        for name in (shown & actual.keys()) - known
         if not actual[name].attachable
     }

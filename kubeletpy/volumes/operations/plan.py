@@ -168,7 +168,10 @@ class _Planner:
             self._keep(volume, mount, uid, spec)
             return None
         if spec.access_modes == SOLE_MODE and (other := _other(volume, uid)):
-            message = f"volume uses the ReadWriteOncePod access mode and is in use by pod {other}"
+            # the kubelet's words
+            message = (
+                "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+            )
             return Waits(Cause.SOLE_USER, f'pod with uid "{other}"', message)
         if (blocked := self._facts.blocked.get(spec.unique_name)) is not None:
             return blocked

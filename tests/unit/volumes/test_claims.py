@@ -228,7 +228,9 @@ async def test_a_path_that_is_not_there_is_an_event(node: Node) -> None:
 async def test_a_pod_alone_may_have_a_volume_of_one_pod(node: Node) -> None:
     node.bind(accessModes=["ReadWriteOncePod"])
     await node.mount(claiming())
-    with pytest.raises(VolumeError, match="ReadWriteOncePod access mode and is in use"):
+    with pytest.raises(
+        VolumeError, match="ReadWriteOncePod access mode and is already in use by another pod"
+    ):
         await node.volumes.set_up(claiming("u2"))
     await node.volumes.tear_down("u1")
     await node.mount(claiming("u2"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Any
 
 from kubeletpy.volumes.attach.attached import Attached
@@ -83,4 +84,28 @@ async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -
     node.operations.look()
     assert not await node.operations.settled("u1")
     await asyncio.sleep(0)
+    await node.operations.close()
+
+
+class NobodyAttaches(Node):
+    """There is no attacher."""
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        return Waits(Cause.NOT_ATTACHED, "va", "not yet") if spec.attachable else Attached()
+
+
+@on_virtual_time
+async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list() -> None:
+    node = NobodyAttaches(SimulatedDisk())
+    node.shown = frozenset()
+    await node.operations.take_over()
+    node.operations.demand(pod("u1"), [attachable("va")], {})
+    assert (await node.operations.settled("u1"))["va"].cause is Cause.NOT_ATTACHED
+    assert node.operations.volumes_in_use() == ["va"]
+    node.shown = frozenset({"va"})
+    node.operations.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
+    assert not await node.operations.settled("u1")
+    node.operations.look()
+    await settle()
+    assert node.operations.volumes_in_use() == []
     await node.operations.close()
