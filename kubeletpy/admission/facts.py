@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 
@@ -21,4 +21,6 @@ class NodeState:
     """What the node declares; None: it does not, and no pod is asked what it needs."""
     pressures: Sequence[str] = ()
     """Conditions of pressure that hold now: MemoryPressure, DiskPressure, PIDPressure."""
+    let_in: Collection[str] = ()
+    """Pods, by uid, of which the runtime has something: known while there is pressure."""
     shutting_down: bool = False

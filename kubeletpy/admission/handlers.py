@@ -88,9 +88,14 @@ Handler = Callable[[Pod, NodeState], Rejection | None]
 
 
 def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
-    """A pod that this node has let in before stays: who has to go is decided by what pods use."""
+    """A pod that this node has let in before stays: who has to go is decided by what pods use.
+
+    The API need not know of it yet: an agent may have died before it could write so.
+    """
     conditions = list(state.pressures)
-    if not conditions or is_critical(pod) or pod.status.get("startTime"):
+    if not conditions or is_critical(pod):
+        return None
+    if pod.status.get("startTime") or pod.uid in state.let_in:
         return None
     if conditions == ["MemoryPressure"] and (
         qos_class(pod) is not QoSClass.BEST_EFFORT or tolerates(pod, MEMORY_PRESSURE_TAINT)

@@ -549,10 +549,18 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         if gates.enabled("NodeDeclaredFeatures")
         else None,
     )
+
+    def state_now() -> NodeState:
+        pressures = signals.pressures()
+        return replace(
+            node_state,
+            shutting_down=shutdown.shutting_down,
+            pressures=pressures,
+            let_in=frozenset(cache) if pressures else frozenset(),
+        )
+
     gate = AdmissionGate(
-        lambda: replace(
-            node_state, shutting_down=shutdown.shutting_down, pressures=signals.pressures()
-        ),
+        state_now,
         recorder,
         clock,
         metrics.workers,

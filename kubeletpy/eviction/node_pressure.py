@@ -36,7 +36,7 @@ from kubeletpy.eviction.decide import (
 )
 from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, next_look
 from kubeletpy.eviction.pod_use import Candidate
-from kubeletpy.eviction.ranking import Reclaim, first_to_go, rank, reclaims
+from kubeletpy.eviction.ranking import Reclaim, first_to_go, is_premature, rank, reclaims
 from kubeletpy.eviction.report import SHOWN, Done, PressureReport, report
 from kubeletpy.eviction.signals import (
     MEMORY,
@@ -64,6 +64,15 @@ Source: docs/reference/constants.csv: pod cleanup wait.
 """
 CLEAR_AGAIN_S = 1.0
 """Between two tries to remove what an evicted pod has left."""
+LAYERS_S = 12.0
+"""How long after a crossing the runtime may take to count writable layers again.
+
+containerd does so every 10 s by default, and the count itself takes a while.
+"""
+LOOKS = 32
+"""Looks that are remembered: more than come in LAYERS_S and a period, one a second."""
+LAYERS_AGAIN_S = 2.0
+"""Between two looks whether it has."""
 REMEMBERED = 32
 """Evictions and reclaims that are kept for explain."""
 
@@ -172,6 +181,10 @@ class NodePressureKeeper:
         self._reclaiming: asyncio.Task[None] | None = None
         self._reclaimed = False
         """A reclaim is over: what is still crossed is a matter of pods."""
+        self._left: deque[tuple[float, Observations]] = deque(maxlen=LOOKS)
+        """What looks of the last seconds saw, at most one a second."""
+        self._layers_wait = False
+        """Nobody goes until the runtime has counted the writable layers."""
         self._restored = False
         self._said: set[tuple[str, Threshold]] = set()
         """Why nothing is done, as it was logged."""
@@ -244,6 +257,7 @@ class NodePressureKeeper:
         self._arm(seen.observations)
         if not any(condition_of(c.threshold.signal) is Condition.DISK for c in decision.all):
             self._reclaimed = False
+        self._layers_wait = False
         if decision.act is not None:
             await self._act(decision)
         else:
@@ -251,6 +265,8 @@ class NodePressureKeeper:
         waits = [next_look(seen.observations, before.last, self._rules)]
         if decision.unsure:
             waits.append(CONFIRM_S)
+        if self._layers_wait:
+            waits.append(LAYERS_AGAIN_S)
         if (held := hold_ends(self.state, self._rules, now)) is not None:
             waits.append(max(held, CONFIRM_S))
         return min(waits)
@@ -262,7 +278,16 @@ class NodePressureKeeper:
             why = {signal.value: doubt.value for signal, doubt in seen.doubts.items()}
             log.warning("numbers of the node are not believed", extra={"why": why})
         self.doubts = seen.doubts
+        now = asyncio.get_running_loop().time()
+        if not self._left or now - self._left[-1][0] >= 1:
+            self._left.append((now, seen.observations))
         return seen
+
+    def _most_left(self, signal: Signal) -> int:
+        """The most that there was since the layers may have been counted."""
+        since = asyncio.get_running_loop().time() - LAYERS_S - PERIOD_S
+        seen = (observed for at, observed in self._left if at >= since)
+        return max((found[signal].available for found in seen if signal in found), default=0)
 
     def _arm(self, seen: Observations) -> None:
         margins: dict[Signal, int] = {}
@@ -286,7 +311,8 @@ class NodePressureKeeper:
                     if resource_of(each.threshold.signal) == resource_of(crossing.threshold.signal)
                 ]
                 await self._act_on(crossing, same)
-                return
+                if not self._layers_wait:
+                    return
 
     def _is_busy_with(self, crossing: Crossing) -> bool:
         condition = condition_of(crossing.threshold.signal)
@@ -318,7 +344,6 @@ class NodePressureKeeper:
             return
         if not what:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
-        self._reclaimed = self._reclaimed and not what
         active = {pod.uid: pod for pod in self._pods()}
         self._stuck &= set(active)
         candidates = [uid for uid in active if uid not in self._stuck]
@@ -331,6 +356,19 @@ class NodePressureKeeper:
         if chosen is None:
             self._warn("the node runs short, and only critical pods run", crossing)
             return
+        crossed_for = asyncio.get_running_loop().time() - crossing.since
+        if on_disk and crossed_for < LAYERS_S:
+            self._layers_wait = is_premature(
+                chosen,
+                uses,
+                signal,
+                layout,
+                grown=self._most_left(signal) - crossing.seen.available,
+                crossed=self._clock.now() - crossed_for,
+            )
+            if self._layers_wait:
+                return
+        self._reclaimed = self._reclaimed and not what
         self.done.append(Done(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen))
         self._evict(active[chosen.pod.uid], chosen.pod, crossing, same)
 

@@ -21,11 +21,16 @@ MEMORY, STORAGE = "memory", "ephemeral-storage"
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Bytes and inodes by where they are."""
+    """Bytes and inodes by where they are.
+
+    ``layers_at``: when the runtime last counted the layers, the oldest of them, in Unix
+    nanoseconds; 0: it has not yet; None: there is none, or they were counted just now.
+    """
 
     layers: tuple[int, int] = (0, 0)
     logs: tuple[int, int] = (0, 0)
     volumes: tuple[int, int] = (0, 0)
+    layers_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +116,16 @@ def _use(pod: Pod, reading: PodReading, disk: PodDisk | None) -> Use:
             layers=_sum(container.layer for container in reading.containers),
             logs=_sum((*on_disk.logs.values(), *on_disk.others)),
             volumes=_sum(volume.use for volume in on_disk.volumes if volume.ephemeral),
+            layers_at=min(
+                (_counted_at(c.layer) for c in reading.containers if c.layer), default=None
+            ),
         ),
         containers=tuple(named),
     )
+
+
+def _counted_at(layer: TreeUse) -> int:
+    return 0 if layer.uncounted else layer.at
 
 
 def _tasks(reading: PodReading) -> int:

@@ -7,7 +7,7 @@ kubelet leaves the order open the uid decides, so that two looks come to the sam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kubeletpy.eviction.pod_use import STORAGE, Candidate, Use
@@ -29,6 +29,7 @@ class Reclaim(StrEnum):
 
 
 _BOTH = (Reclaim.CONTAINERS, Reclaim.IMAGES)
+_OF_IMAGES = (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
 
 
 def reclaims(signal: Signal, layout: Layout) -> tuple[Reclaim, ...]:
@@ -37,7 +38,7 @@ def reclaims(signal: Signal, layout: Layout) -> tuple[Reclaim, ...]:
         return ()
     if layout is Layout.ONE:
         return _BOTH
-    on_images = signal in (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
+    on_images = signal in _OF_IMAGES
     if layout is Layout.APART:
         return _BOTH if on_images or signal in CONTAINER_FS else ()
     return (Reclaim.IMAGES,) if on_images else (Reclaim.CONTAINERS,)
@@ -97,6 +98,51 @@ def first_to_go(ranking: Sequence[Ranked]) -> Ranked | None:
     return next((each for each in ranking if not each.pod.critical), None)
 
 
+def is_premature(
+    chosen: Ranked,
+    pods: Sequence[Candidate],
+    signal: Signal,
+    layout: Layout,
+    *,
+    grown: int,
+    crossed: float,
+) -> bool:
+    """Whether to wait until the runtime has counted the writable layers again.
+
+    It counts them now and then (containerd each 10 s). What has filled the disk since is charged to
+    nobody yet: had another pod written all of it, would that one go first?
+
+    Args:
+        chosen: the first to go of these pods, for this signal.
+        grown: bytes or inodes that were used up since the layers may have been counted.
+        crossed: when the threshold was crossed, Unix seconds.
+    """
+    if grown <= 0 or not _counts_layers(signal, layout):
+        return False
+    which = 1 if signal in INODES else 0
+    worst = [pod if pod is chosen.pod else _with_layers(pod, which, grown, crossed) for pod in pods]
+    first = first_to_go(rank(worst, signal, layout))
+    return first is not None and first.pod is not chosen.pod
+
+
+def _with_layers(pod: Candidate, which: int, grown: int, crossed: float) -> Candidate:
+    """A pod as if it had written so much to its layer since that was counted."""
+    use = pod.use
+    if use is None or use.disk.layers_at is None or use.disk.layers_at >= crossed * 1e9:
+        return pod
+    layers = list(use.disk.layers)
+    layers[which] += grown
+    return replace(pod, use=replace(use, disk=replace(use.disk, layers=(layers[0], layers[1]))))
+
+
+def _counts_layers(signal: Signal, layout: Layout) -> bool:
+    """Whether writable layers are on the file system of a signal."""
+    on_images = signal in _OF_IMAGES
+    if layout is Layout.APART:
+        return on_images or signal in CONTAINER_FS
+    return layout is Layout.ONE or not on_images
+
+
 def _used(use: Use, signal: Signal, layout: Layout) -> int:
     if signal in MEMORY:
         return use.memory
@@ -105,9 +151,6 @@ def _used(use: Use, signal: Signal, layout: Layout) -> int:
     which = 1 if signal in INODES else 0
     disk = use.disk
     beside_node = disk.logs[which] + disk.volumes[which]
-    on_images = signal in (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
-    if layout is Layout.ONE:
-        return beside_node + disk.layers[which]
-    if layout is Layout.APART:
-        return disk.layers[which] if on_images or signal in CONTAINER_FS else beside_node
-    return 0 if on_images else beside_node + disk.layers[which]
+    if not _counts_layers(signal, layout):
+        return 0 if signal in _OF_IMAGES else beside_node
+    return disk.layers[which] + (0 if layout is Layout.APART else beside_node)

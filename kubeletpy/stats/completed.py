@@ -55,4 +55,5 @@ def _layer(reported: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | N
     layer = reported.layer
     if layer is None:
         return None
-    return TreeUse(layer.at, layer.used, layer.inodes, spaces.get(layer.mountpoint))
+    space = spaces.get(layer.mountpoint)
+    return TreeUse(layer.at, layer.used, layer.inodes, space, uncounted=layer.uncounted)

@@ -15,12 +15,16 @@ from kubeletpy.stats.usage import GroupStats, Interface, Network, Psi, PsiLine
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A writable layer; ``mountpoint`` of the file system it is on."""
+    """A writable layer; ``mountpoint`` of the file system it is on.
+
+    ``uncounted``: the runtime has not looked at it yet.
+    """
 
     at: int
     used: int | None
     inodes: int | None
     mountpoint: str
+    uncounted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def _container(stats: cri.ContainerStats) -> CriContainer:
         used, inodes = _value(given, "used_bytes"), _value(given, "inodes_used")
         # a layer that was not looked at yet has no time
         at = given.timestamp or stats.cpu.timestamp
-        layer = Layer(at, used, inodes, given.fs_id.mountpoint)
+        layer = Layer(at, used, inodes, given.fs_id.mountpoint, uncounted=not given.timestamp)
     return CriContainer(stats.attributes.id, _stats(stats), layer)
 
 

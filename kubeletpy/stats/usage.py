@@ -170,7 +170,8 @@ class FsSpace:
 class TreeUse:
     """What a directory tree or writable layer takes, and the file system that it is on.
 
-    ``at_least``: there was more than is looked at; the numbers are lower bounds.
+    ``at_least``: there was more than is looked at; the numbers are lower bounds. ``uncounted``:
+    nobody has looked at it yet.
     """
 
     at: int
@@ -178,6 +179,7 @@ class TreeUse:
     inodes: int | None
     space: FsSpace | None = None
     at_least: bool = False
+    uncounted: bool = False
 
 
 class GroupKind(StrEnum):

@@ -403,6 +403,14 @@ def test_pressure(pressures: list[str], of: Any, admitted: bool) -> None:
         assert verdict == Refused(Rejection("Evicted", message))
 
 
+def test_a_pod_that_the_runtime_has_is_not_refused_for_pressure() -> None:
+    """The agent that let it in may have died before the API got its startTime."""
+    state = NodeState(pressures=["DiskPressure"], let_in=[pod().uid])
+    assert judge(pod(), [], NODE, state) == Admitted()
+    other = NodeState(pressures=["DiskPressure"], let_in=["another"])
+    assert isinstance(judge(pod(), [], NODE, other), Refused)
+
+
 ALL_AGAIN: dict[str, Any] = {
     "name": "c",
     "restartPolicyRules": [{"action": "RestartAllContainers"}],

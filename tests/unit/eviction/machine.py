@@ -36,6 +36,8 @@ class Eater:
     tasks_a_second: float = 0.0
     ends_after: float = 1.0
     """Seconds that it takes to end."""
+    counted_every: float = 0.0
+    """Its disk is its writable layer, of which the runtime counts the bytes so often."""
     started: float = 0.0
     killed_at: float | None = None
     stopped_at: float | None = None
@@ -45,11 +47,19 @@ class Eater:
         if self.stopped_at is not None and now >= self.stopped_at:
             return Use()
         age = now - self.started
+        if self.counted_every:
+            counted = now // self.counted_every * self.counted_every
+            at = int((EPOCH + counted) * 1e9)
+            return Use(disk=DiskUse(layers=(self.on_disk(counted), 1), layers_at=at))
         return Use(
             memory=int(self.memory + age * self.memory_a_second),
             tasks=int(self.tasks + age * self.tasks_a_second),
-            disk=DiskUse(logs=(int(self.disk + age * self.disk_a_second), 1)),
+            disk=DiskUse(logs=(self.on_disk(now), 1)),
         )
+
+    def on_disk(self, now: float) -> int:
+        """Bytes, counted or not."""
+        return int(self.disk + max(0.0, now - self.started) * self.disk_a_second)
 
 
 def eater(name: str, *, priority: int = 0, request: int = 0, **of: Any) -> Eater:
@@ -125,7 +135,9 @@ class Machine:
         now = self.now()
         uses = [each.use(now) for each in self.running()]
         memory = MEMORY - sum(use.memory for use in uses)
-        disk = DISK - self.garbage - self.layers() - sum(use.disk.logs[0] for use in uses)
+        disk = (
+            DISK - self.garbage - self.layers() - sum(each.on_disk(now) for each in self.running())
+        )
         tasks = TASKS - sum(use.tasks for use in uses)
         return {
             Signal.MEMORY: Observation(max(0, memory), MEMORY, now),

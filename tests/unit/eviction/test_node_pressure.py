@@ -329,3 +329,25 @@ async def test_what_a_pod_leaves_for_good_is_not_waited_for() -> None:
     await machine.runs(60)
     assert machine.evicted == ["first", "second"]
     assert machine.evictions[1].at - machine.evictions[0].at >= 30
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("every", "first"), [(10.0, "fills"), (1000.0, "calm")])
+async def test_old_sizes_of_layers_blame_nobody_for_a_while(every: float, first: str) -> None:
+    """A runtime that does not count any more must not keep the node full for ever."""
+    fills = eater("fills", disk_a_second=10 * GI, counted_every=every, started=4.0)
+    machine = Machine(HARD, [eater("calm", disk=GI, counted_every=every), fills])
+    await machine.runs(60)
+    assert machine.evicted[0] == first
+    crossed = 4.0 + 89 / 10
+    waited = machine.evictions[0].at - crossed
+    assert 5 < waited < 11 if first == "fills" else 12 <= waited < 16
+
+
+@on_virtual_time
+async def test_who_has_more_than_was_written_since_goes_at_once() -> None:
+    heavy = eater("heavy", disk=60 * GI, counted_every=1000.0)
+    fills = eater("fills", disk_a_second=4 * GI, counted_every=1000.0)
+    machine = Machine(HARD, [heavy, fills])
+    await machine.runs(13)
+    assert machine.evicted == ["heavy"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,13 @@ def test_disk() -> None:
     )
     use = used(found, disk)
     assert use.disk.layers == (34, 3)
+    assert use.disk.layers_at == tree(30, 3).at
+    assert used(reading(container("d", None, None))).disk.layers_at is None
+    new = replace(tree(0, 0), uncounted=True)
+    assert (
+        used(reading(container("a", None, tree(30, 3)), container("n", None, new))).disk.layers_at
+        == 0
+    )
     assert use.disk.logs == (28, 8)
     assert use.disk.volumes == (100, 1)
     # what is named in messages: the spec's containers, where both numbers are known

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use
-from kubeletpy.eviction.ranking import Reclaim, first_to_go, rank, reclaims
+from kubeletpy.eviction.ranking import Reclaim, first_to_go, is_premature, rank, reclaims
 from kubeletpy.eviction.signals import Layout, Signal
 
 CONTAINERS, IMAGES = Reclaim.CONTAINERS, Reclaim.IMAGES
@@ -193,3 +193,41 @@ def test_any_pods(pods: list[Candidate], signal: Signal, layout: Layout) -> None
         if one.used is not None and other.used is None:
             assert signal is Signal.PIDS
             assert one.pod.priority < other.pod.priority
+
+
+def layer(used: int, at: int | None = 0, inodes: int = 0) -> DiskUse:
+    return DiskUse(layers=(used, inodes), layers_at=at)
+
+
+@pytest.mark.parametrize(
+    ("other", "grown", "premature"),
+    [
+        (pod("b", disk=layer(4)), 4, False),
+        (pod("b", disk=layer(4)), 7, True),
+        (pod("b", disk=layer(4)), 0, False),
+        (pod("b", disk=layer(4, at=20 * 10**9)), 100, False),
+        (pod("b", disk=layer(4, at=None)), 100, False),
+        (pod("b", disk=layer(4), priority=1), 100, False),
+        (pod("b", disk=layer(4), critical=True), 100, False),
+        (pod("b", disk=layer(4), priority=-1, ephemeral_storage=5), 1, False),
+        (pod("b", disk=layer(4), priority=-1, ephemeral_storage=5), 2, True),
+    ],
+)
+def test_who_may_have_written_since_layers_were_counted(
+    other: Candidate, grown: int, premature: bool
+) -> None:
+    pods = [pod("a", disk=layer(10)), other]
+    for signal, layout in (
+        (Signal.NODEFS, Layout.ONE),
+        (Signal.IMAGEFS, Layout.APART),
+        (Signal.NODEFS, Layout.SPLIT),
+    ):
+        chosen = first_to_go(rank(pods, signal, layout))
+        assert chosen is not None
+        assert chosen.pod.uid == "a"
+        found = is_premature(chosen, pods, signal, layout, grown=grown, crossed=10.0)
+        assert found is premature
+    chosen = first_to_go(rank(pods, Signal.NODEFS, Layout.APART))
+    assert chosen is not None
+    # no layers on that file system
+    assert not is_premature(chosen, pods, Signal.NODEFS, Layout.APART, grown=grown, crossed=10.0)

@@ -77,7 +77,7 @@ def test_a_layer_has_the_time_of_its_container_at_least(own: int, of_cpu: int, a
         fs_id=cri.FilesystemIdentifier(mountpoint="/m"),
     )
     of = container(writable_layer=usage, cpu=cri.CpuUsage(timestamp=of_cpu))
-    assert of.layer == Layer(at, 3, None, "/m")
+    assert of.layer == Layer(at, 3, None, "/m", uncounted=not own)
 
 
 @pytest.mark.parametrize(("of_cpu", "of_memory", "at"), [(1, 2, 1), (0, 2, 2)])
