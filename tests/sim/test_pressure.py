@@ -1,6 +1,7 @@
 """Random histories of a node whose memory, disk, inodes and tasks pods eat, with the agent killed.
 
-``KUBELETPY_SIM_SEED=n`` replays one seed.
+Some seeds are always the same, as many are fresh. ``KUBELETPY_SIM_SEED=n`` replays one seed;
+``./test.sh sim --runs n`` lives through n fresh ones and kills the agent at every instant.
 """
 
 from __future__ import annotations
@@ -14,19 +15,38 @@ from typing import Any
 import pytest
 
 from kubeletpy.api.types import JSON
+from kubeletpy.eviction.signals import Signal
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.chaos import CONVERGES_WITHIN, EMPTY_WITHIN, Chaos
 from tests.sim.loop import run, spawn
-from tests.sim.pressure import DISK, INODES, MEMORY, MI, TASKS, VOLUME, Appetite, Liar
+from tests.sim.pressure import (
+    DISK,
+    INODES,
+    LEAST,
+    MEMORY,
+    MI,
+    SOFT_MEMORY,
+    TASKS,
+    VOLUME,
+    Appetite,
+    Liar,
+)
 from tests.sim.pressure_judge import LOOK_S, Wish
 from tests.sim.test_static_pods import manifest
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
-RUNS = 200
+RUNS = 20
+ONCE_BROKEN = (68,)
+"""Seeds that showed a fault of the agent."""
 TICK_S = 0.1
+STATIC_UID = "5747a71c0000400080000000000000aa"
+FRESH = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
+"""The first of the seeds that nobody has run."""
+WANTED = int(os.environ.get("KUBELETPY_SIM_RUNS", "0"))
+"""As many fresh ones as somebody asks for; 0: as many as fixed ones."""
 CLASSES = {"low": 0, "middle": 100, "high": 1000}
 
 
@@ -34,11 +54,10 @@ def _seeds() -> list[Any]:
     one = os.environ.get("KUBELETPY_SIM_SEED")
     if one:
         return [pytest.param(int(one), id=f"seed{one}")]
-    first = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
-    fresh = range(first, first + RUNS) if first else range(0)
+    count = (WANTED or RUNS) if FRESH else 0
     return [
-        *(pytest.param(n, id=f"seed{n}") for n in range(RUNS)),
-        *(pytest.param(n, id=f"fresh-seed{n}") for n in fresh),
+        *(pytest.param(n, id=f"seed{n}") for n in (*range(RUNS), *ONCE_BROKEN)),
+        *(pytest.param(n, id=f"fresh-seed{n}") for n in range(FRESH, FRESH + count)),
     ]
 
 
@@ -122,7 +141,9 @@ async def history(seed: int, root: Path, *, seconds: float = 150.0) -> World:
     """Live through one history: every third calm, every third with lies, every third with chaos."""
     world = World(seed, root, events=bool(seed % 2), static=True, pressure=True)
     assert world.stores is not None and world.judge is not None and world.static_dir is not None
-    (world.static_dir / "web.yaml").write_text(manifest("web"))
+    # with a uid: that of a manifest without one is made of its path, and would be another each time
+    static = manifest("web").replace("{name: web}", f"{{name: web, uid: {STATIC_UID}}}")
+    (world.static_dir / "web.yaml").write_text(static)
     world.stores.appetites["web-sim-node"] = Appetite(
         memory=(MEMORY * 0.3, 0), layer=(DISK * 0.3, 0)
     )
@@ -177,7 +198,7 @@ def test_history(seed: int, tmp_path: Path) -> None:
 def test_histories_are_worth_it(tmp_path: Path) -> None:
     """Pods go for every reason there is."""
     seen: set[str] = set()
-    for seed in range(12):
+    for seed in (4, 11):
         root = tmp_path / str(seed)
         root.mkdir()
         world = run(history(seed, root))
@@ -185,18 +206,19 @@ def test_histories_are_worth_it(tmp_path: Path) -> None:
     text = " ".join(seen)
     for signal in ("memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"):
         assert signal in text, text
-    assert "soft" in text
 
 
 # -- killed at every step ------------------------------------------------------------------------
 
-MOST_INSTANTS = 150
-PARTS = 3
+MOST_INSTANTS = 600
+STRIDE = 1 if WANTED else 24
+"""Each 24th instant, others each time; all of them where many runs are asked for."""
 EATERS = {
     "memory": Appetite(memory=(MEMORY * 0.5, MEMORY * 0.2)),
     "disk": Appetite(layer=(DISK * 0.5, DISK * 0.2)),
     "volume": Appetite(volume=(DISK * 0.5, DISK * 0.2)),
     "tasks": Appetite(tasks=(TASKS * 0.5, TASKS * 0.2)),
+    "soft": Appetite(memory=(MEMORY - (SOFT_MEMORY + LEAST[Signal.MEMORY]) / 2, 0)),
 }
 
 
@@ -228,6 +250,7 @@ async def _one_death(root: Path, eats: str, instant: int) -> bool:
         await asyncio.sleep((0.0, 0.5, 5.0)[instant % 3])
         world.start()
     await world.converges(300, lambda: _eaten(world))
+    assert all(story.endswith(" soft") == (eats == "soft") for story in world.judge.stories)
     assert all(story.startswith("eater") for story in world.judge.stories), world.judge.stories
     (calm,) = [
         c for c in world.runtime.containers.values() if c.sandbox.config.metadata.name == "calm"
@@ -254,16 +277,16 @@ def _eaten(world: World) -> list[str]:
     return found + _not_well(world)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("eats", EATERS)
-def test_a_death_at_every_instant(tmp_path: Path, eats: str, part: int) -> None:
+def test_a_death_at_any_instant(tmp_path: Path, eats: str) -> None:
     """Odd instants have a runtime with events, even ones have not."""
     deaths = 0
-    for instant in range(1 + part, MOST_INSTANTS, PARTS):
+    begin = 1 + random.Random(f"{eats} {FRESH}").randrange(STRIDE)
+    for instant in range(begin, MOST_INSTANTS, STRIDE):
         root = tmp_path / str(instant)
         root.mkdir()
         if not run(_one_death(root, eats, instant)):
             break
         deaths += 1
-    assert deaths >= 5, "the story is too short to be worth it"
-    assert deaths < MOST_INSTANTS / PARTS - 1, "the story is longer than the instants tried"
+    assert deaths >= max(2, 15 // STRIDE), "the story is too short to be worth it"
+    assert deaths < MOST_INSTANTS / STRIDE - 1, "the story is longer than the instants tried"
