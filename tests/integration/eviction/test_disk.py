@@ -1,43 +1,20 @@
-"""Real pods that fill a real file system, with bytes and with files."""
+"""Real pods that fill a real file system, with bytes and with files, on both containerds."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 from tests.integration.eviction.eaters import STAY, bound, emptied
+from tests.integration.eviction.file_systems import MI, file_system
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
-
-MI = 1 << 20
-
-
-@contextmanager
-def file_system(directory: Path, size: int, inodes: int) -> Iterator[None]:
-    """One of its own, on a loop device."""
-    image = directory.with_suffix(".img")
-    directory.mkdir(parents=True, exist_ok=True)
-    with image.open("wb") as file:
-        file.truncate(size)
-    subprocess.run(["mkfs.ext4", "-q", "-m0", "-N", str(inodes), str(image)], check=True)
-    subprocess.run(["mount", "-o", "loop", str(image), str(directory)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-R", "-l", str(directory)], check=True)
-        image.unlink()
-
 
 FULL = "dd if=/dev/zero of=/mem/f bs=1M count=70 2>/dev/null; "
 MANY = "i=0; while [ $i -lt 700 ]; do : > /mem/$i; i=$((i+1)); done; "
 
 
-def test_the_pod_that_fills_the_disk_goes(make_node: MakeNode, containerd16: Containerd) -> None:
+def test_the_pod_that_fills_the_disk_goes(make_node: MakeNode, containerd: Containerd) -> None:
     node = make_node(
-        containerd16,
+        containerd,
         config={
             "evictionHard": {"nodefs.available": "50Mi", "nodefs.inodesFree": "30%"},
             "evictionPressureTransitionPeriod": "2s",

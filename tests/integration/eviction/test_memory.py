@@ -62,11 +62,11 @@ class Watch:
             time.sleep(0.002)
 
 
-@pytest.fixture(scope="module")
-def small(make_node: MakeNode, session_containerd16: Containerd) -> Node:
+@pytest.fixture
+def small(make_node: MakeNode, containerd: Containerd) -> Node:
     """A node that has little memory for pods."""
     node = make_node(
-        session_containerd16,
+        containerd,
         config={
             "systemReserved": {"memory": str(memory() - ROOM)},
             "evictionHard": {"memory.available": str(THRESHOLD)},
@@ -102,3 +102,4 @@ def test_the_pod_that_eats_the_memory_goes_and_the_node_gets_well(small: Node) -
     signal = "allocatableMemory.available"
     assert small.metric("kubelet_evictions", eviction_signal=signal) == 1
     emptied(small)
+    small.terminate()

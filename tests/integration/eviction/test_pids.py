@@ -12,7 +12,7 @@ from tools.env.containerd import Containerd
 
 
 def test_the_pod_that_takes_the_process_numbers_goes(
-    make_node: MakeNode, containerd16: Containerd
+    make_node: MakeNode, containerd: Containerd
 ) -> None:
     most = min(
         number(Path(f"/proc/sys/kernel/{name}").read_text()) or 0
@@ -20,7 +20,7 @@ def test_the_pod_that_takes_the_process_numbers_goes(
     )
     tasks = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     node = make_node(
-        containerd16,
+        containerd,
         config={
             "evictionHard": {"pid.available": str(most - tasks - 1500)},
             "evictionPressureTransitionPeriod": "2s",
@@ -37,3 +37,4 @@ def test_the_pod_that_takes_the_process_numbers_goes(
         assert status(node.pod("default", "calm"))["phase"] == "Running"
     finally:
         emptied(node)
+        node.terminate()

@@ -1,0 +1,40 @@
+"""File systems of their own, on loop devices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MI = 1 << 20
+
+
+@contextmanager
+def file_system(directory: Path, size: int, inodes: int | None = None) -> Iterator[None]:
+    """Mount one of so many bytes (and inodes) on a directory."""
+    image = directory.with_name(f"{directory.name}.img")
+    directory.mkdir(parents=True, exist_ok=True)
+    with image.open("wb") as file:
+        file.truncate(size)
+    wanted = [] if inodes is None else ["-N", str(inodes)]
+    subprocess.run(["mkfs.ext4", "-q", "-m0", *wanted, str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(directory)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-R", "-l", str(directory)], check=True)
+        image.unlink()
+
+
+def free(directory: Path) -> int:
+    """Bytes that are left where a directory is."""
+    return shutil.disk_usage(directory).free
+
+
+def leave(file: Path, left: int) -> None:
+    """Have a file take all but so many bytes."""
+    with file.open("wb") as opened:
+        os.posix_fallocate(opened.fileno(), 0, free(file.parent) - left)
