@@ -18,8 +18,9 @@ Source: docs/reference/events.csv: "{admission reason}"."""
 class Reason(StrEnum):
     """The ``reason`` of an event."""
 
-    BACK_OFF = "BackOff"
+    ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume"
     CGROUP_V1 = "CgroupV1"
+    BACK_OFF = "BackOff"
     CONTAINER_GC_FAILED = "ContainerGCFailed"
     CREATED = "Created"
     DNS_CONFIG_FORMING = "DNSConfigForming"
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     FAILED_KILL_POD = "FailedKillPod"
     FAILED_MAP_VOLUME = "FailedMapVolume"
     FAILED_MOUNT = "FailedMount"
+    FAILED_MOUNT_ON_FILESYSTEM_MISMATCH = "FailedMountOnFilesystemMismatch"
     FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement"
     FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus"
     FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources"
@@ -83,9 +85,11 @@ class Reason(StrEnum):
     STARTING = "Starting"
     STILL_TERMINATING = "StillTerminating"
     STOP_SIGNAL_IGNORED = "StopSignalIgnored"
+    SUCCESSFUL_MOUNT_VOLUME = "SuccessfulMountVolume"
     SYSTEM_OOM = "SystemOOM"
     UNHEALTHY = "Unhealthy"
     VOLUME_CONDITION_ABNORMAL = "VolumeConditionAbnormal"
+    VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress"
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed"
 
 

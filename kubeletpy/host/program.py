@@ -55,29 +55,37 @@ class RunProgram(Protocol):
         ...
 
 
-async def run_program(program: Program, request: bytes, *, hidden: Sequence[str] = ()) -> bytes:
+async def run_program(
+    program: Program,
+    request: bytes,
+    *,
+    hidden: Sequence[str] = (),
+    timeout: float | None = None,
+) -> bytes:
     """Run a program; what it wrote to stdout.
 
     Args:
         program: path, arguments, environment.
         request: for its stdin.
         hidden: texts that no error may show.
+        timeout: seconds after which it is killed; None: ``TIMEOUT_S``.
 
     Raises:
         ProgramFailed: it could not be started, failed, took too long or wrote too much.
     """
+    seconds = TIMEOUT_S if timeout is None else timeout
     try:
         transport, conversation = await _start(program)
     except OSError as error:
         raise ProgramFailed(f"could not be started: {error.strerror}") from error
     finished = False
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(seconds):
             _say(transport, request)
             await conversation.ended
         finished = True
     except TimeoutError:
-        raise ProgramFailed(f"did not finish within {TIMEOUT_S:g} s") from None
+        raise ProgramFailed(f"did not finish within {seconds:g} s") from None
     finally:
         if not finished:
             _kill(transport)

@@ -31,6 +31,10 @@ class Published:
     selinux_relabel: bool = False
     give_to_group: bool = False
     """The agent is to give the files to the pod's fsGroup: the plugin has not and will not."""
+    shared_group: int | None = None
+    """The group that the files have, when they can't be given to another: more pods have them."""
+    map_directory: str = ""
+    """Where the node keeps the device of a block volume for its pods; empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

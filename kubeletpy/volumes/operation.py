@@ -46,6 +46,10 @@ class OperationFailed(Exception):
         self.call = call
 
 
+class FilesystemMismatch(OperationFailed):
+    """A disk could not be mounted, and holds another file system than its volume says."""
+
+
 class StillUnderWay(OperationFailed):
     """It has not failed, but who waited for it has waited long enough."""
 

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 
 from kubeletpy.host.trees import Tree
@@ -20,6 +21,13 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 """Gone meanwhile, or not ours."""
 _READ_ONLY, _READ_WRITE = 0o440, 0o660
 _DIRECTORY = 0o110 | stat.S_ISGID
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a walk has come; read by others while it goes on."""
+
+    files: int = 0
 
 
 def owned_mode(mode: int, *, read_only: bool) -> int:
@@ -36,15 +44,20 @@ def belongs_to(directory: str, group: int, *, read_only: bool) -> bool:
 
 
 def give_to_group(
-    directory: str, group: int, *, read_only: bool, max_entries: int = MAX_ENTRIES
+    directory: str,
+    group: int,
+    *,
+    read_only: bool,
+    max_entries: int = MAX_ENTRIES,
+    progress: Progress | None = None,
 ) -> None:
     """Change group and mode of all that is in a directory, and of itself when that is done.
 
     Raises:
         OSError: an entry could not be changed, or there are more than ``max_entries``.
     """
-    tree = Tree(directory)
-    left = max_entries - _change_all(tree, group, read_only, max_entries)
+    tree, progress = Tree(directory), progress or Progress()
+    left = max_entries - _change_all(tree, group, read_only, max_entries, progress)
     try:
         while tree.below or not tree.at_top:
             if left < 0:
@@ -58,13 +71,15 @@ def give_to_group(
                 if error.errno not in _NOT_THERE:
                     raise
                 continue
-            left -= _change_all(tree, group, read_only, max_entries)
+            left -= _change_all(tree, group, read_only, max_entries, progress)
         _change(".", tree.here, group, read_only)
     finally:
         tree.close()
 
 
-def _change_all(tree: Tree, group: int, read_only: bool, max_entries: int) -> int:
+def _change_all(
+    tree: Tree, group: int, read_only: bool, max_entries: int, progress: Progress
+) -> int:
     """Change the open directory (but for the top) and the files in it; how many entries it has."""
     if not tree.at_top:
         _change(".", tree.here, group, read_only)
@@ -72,6 +87,7 @@ def _change_all(tree: Tree, group: int, read_only: bool, max_entries: int) -> in
     with os.scandir(tree.here) as entries:
         for entry in islice(entries, max_entries + 1):
             count += 1
+            progress.files += 1
             if entry.is_dir(follow_symlinks=False):
                 tree.below.append(entry.name)
             else:

@@ -16,6 +16,7 @@ from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
+from kubeletpy.volumes.operations.notices import VolumeNotices
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time
@@ -35,7 +36,10 @@ class Node:
         self.operations = VolumeOperations(
             [self.plugin],
             self,
-            VolumeActs(Expander(None, None, None, "n")).carry_out,  # type: ignore[arg-type]
+            VolumeActs(
+                Expander(None, None, None, "n"),  # type: ignore[arg-type]
+                VolumeNotices(None),  # type: ignore[arg-type]
+            ).carry_out,
             self,
             changed=self.woken.append,
         )

@@ -48,6 +48,7 @@ from kubeletpy.volumes.operation import OperationFailed
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.notices import VolumeNotices
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.plugin import VolumePlugin
 from kubeletpy.volumes.selinux import Conflict, SELinux, mount_context
@@ -131,7 +132,7 @@ class ClaimVolumes:
         self._attaching_since: dict[str, float] = {}
         reporter = self._reporter = Reporter(recorder, metrics, plugins)
         expander = Expander(api, recorder, clock, node_name)
-        acts = VolumeActs(expander, reporter.owned)
+        acts = VolumeActs(expander, VolumeNotices(recorder), reporter.owned)
         self._changed = changed
         objects.on_change(self._object_changed)
         self.operations = VolumeOperations(

@@ -65,7 +65,7 @@ class BlockVolumes:
         await flushed_meanwhile(paths.data, call, written=written)
         device = await on_disk(f"device of driver {spec.driver}", disk.device_of, target)
         await on_disk("device of the pod", disk.map_device, device, bound, link, device)
-        return Published(link, device=device)
+        return Published(link, device=device, map_directory=paths.map_dir)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """The end of a pod's device, then NodeUnpublishVolume. Raises OperationFailed."""

@@ -207,14 +207,28 @@ def remove_directory(path: str) -> None:
         raise
 
 
-async def run(program: str, args: Sequence[str], *, call: str, event_word: str = "") -> str:
+async def find_program(program: str) -> str | None:
+    """Where a program of the node is; None: it is not installed."""
+    return await asyncio.to_thread(shutil.which, program, path=PROGRAM_PATHS)
+
+
+async def run(
+    program: str,
+    args: Sequence[str],
+    *,
+    call: str,
+    event_word: str = "",
+    timeout: float | None = None,
+) -> str:
     """Run a program of the node; what it said. Raises OperationFailed: it failed or hung."""
-    path = await asyncio.to_thread(shutil.which, program, path=PROGRAM_PATHS)
+    path = await find_program(program)
     if path is None:
         message = f"{program} is not installed on this node"
         raise OperationFailed(Outcome.FINAL, message, event_word=event_word, call=call)
     try:
-        return (await run_program(Program(path, args), b"")).decode(errors="replace")
+        return (await run_program(Program(path, args), b"", timeout=timeout)).decode(
+            errors="replace"
+        )
     except ProgramFailed as error:
         message = f"{program} {' '.join(args)}: {error}"
         raise OperationFailed(

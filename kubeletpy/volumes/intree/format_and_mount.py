@@ -1,4 +1,4 @@
-"""Mounts a disk, formatting it first when there is nothing on it.
+"""Mounts a disk: checked first, or formatted when there is nothing on it.
 
 A disk with anything on it, a partition table included, is never formatted. Source:
 docs/reference/behaviour-storage.md, sq1.
@@ -6,15 +6,19 @@ docs/reference/behaviour-storage.md, sq1.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.host.program import Program, ProgramFailed, run_program
-from kubeletpy.volumes.intree.base import DIRECTORY_MODE, is_mounted, run
+from kubeletpy.volumes.intree.base import DIRECTORY_MODE, find_program, is_mounted, run
 from kubeletpy.volumes.on_disk import Outcome
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.operation import FilesystemMismatch, OperationFailed
+
+log = logging.getLogger(__name__)
 
 _EVENT_WORD = "MountVolume.MountDevice"
 MKFS = {
@@ -24,8 +28,35 @@ MKFS = {
     "btrfs": ("mkfs.btrfs", ()),
 }
 """File systems that are made, and how."""
-BLKID = "/sbin/blkid"
+GROW = {
+    "ext3": ("resize2fs", "device"),
+    "ext4": ("resize2fs", "device"),
+    "xfs": ("xfs_growfs", "-d", "path"),
+    "btrfs": ("btrfs", "filesystem", "resize", "max", "path"),
+}
+"""How they grow; ``device`` and ``path`` stand for the disk and for where it is mounted."""
+BLKID = "blkid"
+LONG_S = 3600.0
+"""For what works through a whole disk: to kill it halfway would do harm."""
 _NOTHING_FOUND = 2
+_UNCORRECTED = 4
+"""What fsck exits with when errors are left (a bit of it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is on a disk."""
+
+    fs_type: str = ""
+    """Empty: no file system that blkid knows."""
+    empty: bool = False
+    """Nothing at all: it may be formatted."""
+
+
+def read_blkid(text: str) -> Content:
+    """What ``blkid -o export`` says of a disk."""
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return Content(found.get("TYPE", "") if "PTTYPE" not in found else "")
 
 
 async def format_and_mount(
@@ -40,7 +71,8 @@ async def format_and_mount(
     """Mount ``device`` at ``target``; what is mounted there already stays.
 
     Raises:
-        OperationFailed: it holds something else, or can't be formatted or mounted.
+        OperationFailed: it is damaged, or can't be formatted or mounted; FilesystemMismatch when
+            it holds something else.
     """
     if await in_thread(partial(is_mounted, target), "look at mounts"):
         return
@@ -48,28 +80,87 @@ async def format_and_mount(
     if fs_type not in MKFS:
         message = f"fsType {fs_type!r} is not one of {', '.join(sorted(MKFS))}"
         raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
-    if not await _has_something(device):
+    content = await content_of(device)
+    if content.empty:
         if read_only:
             message = f"{device} is not formatted, and the volume is read-only"
             raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
         program, args = MKFS[fs_type]
-        await run(program, [*args, device], call=f"{program} {device}", event_word=_EVENT_WORD)
+        await run(
+            program,
+            [*args, device],
+            call=f"{program} {device}",
+            event_word=_EVENT_WORD,
+            timeout=LONG_S,
+        )
+    elif content.fs_type and not read_only:
+        await check(device)
     make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
     await in_thread(make, f"mkdir {target}")
     words = ",".join([*options, *(["ro"] if read_only else []), "defaults"])
-    await run(
-        "mount", ["-t", fs_type, "-o", words, device, target], call=call, event_word=_EVENT_WORD
-    )
-
-
-async def _has_something(device: str) -> bool:
-    """Whether blkid finds a file system, a partition table or anything else that it knows."""
-    call = f"blkid of {device}"
     try:
-        await run_program(Program(BLKID, ("-p", "-o", "export", device)), b"")
+        await run(
+            "mount", ["-t", fs_type, "-o", words, device, target], call=call, event_word=_EVENT_WORD
+        )
+    except OperationFailed as error:
+        if content.empty or content.fs_type == fs_type:
+            raise
+        holds = f"a {content.fs_type} file system" if content.fs_type else "something else"
+        message = f"{device} holds {holds}, not the {fs_type} that is asked for: {error.message}"
+        raise FilesystemMismatch(
+            error.outcome, message, event_word=_EVENT_WORD, call=call
+        ) from error
+
+
+async def content_of(device: str) -> Content:
+    """What blkid finds: a file system, a partition table, anything else that it knows.
+
+    Raises:
+        OperationFailed: it could not look; nothing may be concluded.
+    """
+    call = f"blkid of {device}"
+    path = await find_program(BLKID)
+    if path is None:
+        message = "blkid is not installed on this node (package util-linux)"
+        raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+    try:
+        said = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
     except ProgramFailed as error:
         if error.exit_status == _NOTHING_FOUND:
-            return False
+            return Content(empty=True)
         message = f"what is on {device} is not known: {error}"
         raise OperationFailed(Outcome.FINAL, message, event_word=_EVENT_WORD, call=call) from error
-    return True
+    return read_blkid(said.decode(errors="replace"))
+
+
+async def check(device: str) -> None:
+    """Repair what can be repaired without asking. Raises OperationFailed: errors are left."""
+    path = await find_program("fsck")
+    if path is None:
+        log.warning("a disk is mounted unchecked: fsck is not installed", extra={"device": device})
+        return
+    try:
+        await run_program(Program(path, ("-a", device)), b"", timeout=LONG_S)
+    except ProgramFailed as error:
+        status = error.exit_status
+        if status is not None and status & _UNCORRECTED:
+            message = f"fsck found errors on {device} that it could not correct: {error}"
+            raise OperationFailed(
+                Outcome.FINAL, message, event_word=_EVENT_WORD, call=f"fsck of {device}"
+            ) from error
+        if status == 1:
+            log.warning("fsck has corrected errors", extra={"device": device})
+        else:
+            log.warning("fsck could not check a disk", extra={"device": device, "why": str(error)})
+
+
+async def grow(device: str, target: str) -> None:
+    """Have the file system that is mounted at ``target`` fill its disk. Raises OperationFailed."""
+    fs_type = (await content_of(device)).fs_type
+    if fs_type not in GROW:
+        message = f"{device} holds {fs_type or 'nothing'} that could grow"
+        raise OperationFailed(Outcome.FINAL, message, call=f"file system resize of {device}")
+    program, *words = GROW[fs_type]
+    places = {"device": device, "path": target}
+    args = [places.get(word, word) for word in words]
+    await run(program, args, call=f"{program} of {device}", timeout=LONG_S)

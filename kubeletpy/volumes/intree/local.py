@@ -20,9 +20,14 @@ from kubeletpy.volumes.intree.base import (
     remove_directory,
     run,
 )
-from kubeletpy.volumes.intree.format_and_mount import format_and_mount
+from kubeletpy.volumes.intree.format_and_mount import format_and_mount, grow
 from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operation import OperationFailed, PodUse
+from kubeletpy.volumes.operation import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    PodUse,
+)
 from kubeletpy.volumes.syscalls import MS_BIND, mount, unmount
 
 _EVENT_WORD = "MountVolume.SetUp"
@@ -106,8 +111,25 @@ class LocalPlugin(InTreePlugin):
                 flags = ",".join(["remount", "bind", *options])
                 await run("mount", ["-o", flags, target], call=call, event_word=_EVENT_WORD)
         return Published(
-            target, selinux_relabel=True, give_to_group=use.alone and (mine or not remount)
+            target,
+            selinux_relabel=True,
+            give_to_group=use.alone and (mine or not remount),
+            shared_group=await self._shared_group(source, use) if mine else None,
         )
+
+    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+        """Have a disk's file system fill it; there is nothing to do for directories and devices."""
+        path = str(spec.source.get("path"))
+        if spec.mode is Mode.BLOCK:
+            return size
+        if await self._kind_of(path, "NodeExpandVolume") is Mode.BLOCK:
+            try:
+                await grow(path, self._global_mount(spec.spec_name))
+            except OperationFailed as error:
+                raise ExpansionFailed(
+                    ExpansionProblem.OTHER, error.message, call=error.call
+                ) from error
+        return size
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """Unmount and remove the directory or the link."""
@@ -125,6 +147,13 @@ class LocalPlugin(InTreePlugin):
             for name in names_in(mounts)
         ]
         return Found(super().found().published, tuple(staged))
+
+    async def _shared_group(self, source: str, use: PodUse) -> int | None:
+        """The group of what other pods have too, if this one asks for another."""
+        if use.alone or use.fs_group is None:
+            return None
+        group = await self.in_thread(lambda: Path(source).stat().st_gid, f"look at {source}")
+        return group if group != use.fs_group else None
 
     def _global_mount(self, name: str) -> str:
         return f"{self.root}/plugins/kubernetes.io/local-volume/mounts/{name}"

@@ -6,25 +6,32 @@ sp.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.attach.attached import Attached
-from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 from kubeletpy.volumes.on_disk import Outcome, Published
 from kubeletpy.volumes.operation import OperationFailed, PodUse
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Kind, Operation
+from kubeletpy.volumes.operations.notices import VolumeNotices
 from kubeletpy.volumes.operations.outcome import Done
 from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
-from kubeletpy.volumes.ownership import belongs_to, give_to_group
+from kubeletpy.volumes.ownership import Progress, belongs_to, give_to_group
 from kubeletpy.volumes.plugin import VolumePlugin
 
 MAX_ENTRIES = 100_000_000
 """Entries of a persistent volume that are given to a group: it holds up its own volume only."""
+
+FIRST_NOTICE_S = 30.0
+NOTICE_S = 60.0
+"""When an event says that giving files to a group goes on. Source: behaviour-storage.md, sp2."""
 
 
 class VolumeActs:
@@ -33,10 +40,12 @@ class VolumeActs:
     def __init__(
         self,
         expander: Expander,
+        notices: VolumeNotices,
         owned: Callable[[str, float, bool], None] = lambda plugin, seconds, ok: None,
     ) -> None:
         """``owned(plugin, seconds, ok)`` is called after each walk that gave files to a group."""
         self._expander = expander
+        self._notices = notices
         self._owned = owned
         self._patient = PatientThreads()
 
@@ -69,6 +78,10 @@ class VolumeActs:
             return Done(size=await self._expander.expand(plugin, spec, use, at_mount=False))
         remount = operation.kind is Kind.REPUBLISH
         published = await plugin.publish(spec, metadata, use, remount=remount)
+        if spec.mode is Mode.BLOCK and not remount:
+            self._notices.mapped(spec, use, published)
+        if published.shared_group is not None:
+            self._notices.shared(spec, use, published.shared_group)
         await self._give(plugin, spec, use, published)
         return Done(published, await self._size(plugin, spec, use, remount=remount))
 
@@ -80,8 +93,9 @@ class VolumeActs:
             return
         begun, done = time.perf_counter(), False
         try:
-            work = partial(_give, published.path, group, use.fs_group_change_policy)
-            await self._patient.run(work)
+            progress, policy = Progress(), use.fs_group_change_policy
+            async with self._watched(use, published.path, progress):
+                await self._patient.run(partial(_give, published.path, group, policy, progress))
             done = True
         except OSError as error:
             raise OperationFailed(
@@ -92,6 +106,23 @@ class VolumeActs:
             ) from error
         finally:
             self._owned(plugin.metric_name(spec), time.perf_counter() - begun, done)
+
+    @asynccontextmanager
+    async def _watched(self, use: PodUse, path: str, progress: Progress) -> AsyncIterator[None]:
+        """Have events say that it goes on."""
+
+        async def tell() -> None:
+            await asyncio.sleep(FIRST_NOTICE_S)
+            self._notices.owning(use, path, None)
+            while True:
+                await asyncio.sleep(NOTICE_S)
+                self._notices.owning(use, path, progress.files)
+
+        telling = asyncio.create_task(tell(), name=f"ownership of {path}")
+        try:
+            yield
+        finally:
+            telling.cancel()
 
     async def _size(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, remount: bool
@@ -121,8 +152,8 @@ def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None)
     )
 
 
-def _give(path: str, group: int, policy: str | None) -> None:
+def _give(path: str, group: int, policy: str | None, progress: Progress) -> None:
     """Blocks. Raises OSError."""
     if policy == "OnRootMismatch" and belongs_to(path, group, read_only=False):
         return
-    give_to_group(path, group, read_only=False, max_entries=MAX_ENTRIES)
+    give_to_group(path, group, read_only=False, max_entries=MAX_ENTRIES, progress=progress)

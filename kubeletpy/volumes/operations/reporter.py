@@ -11,12 +11,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.operation import OperationFailed
+from kubeletpy.volumes.claims.model import Mode, VolumeSpec
+from kubeletpy.volumes.operation import FilesystemMismatch, OperationFailed
 from kubeletpy.volumes.operations.model import Kind, Operation, PodDemand, Presence, Volume
 from kubeletpy.volumes.plugin import VolumePlugin
 
@@ -64,6 +65,8 @@ class Reporter:
         self._metrics.done(operation.metric_name, plugin, seconds, ok=failed is None)
         if failed is not None:
             self._failed(operation, pod, about.mode is Mode.BLOCK, about.spec_name, failed)
+            if isinstance(failed, FilesystemMismatch) and operation.spec is not None:
+                self._mismatch(operation.spec, failed)
         elif operation.kind is Kind.PUBLISH:
             asked = self._asked_at.get((operation.pod_uid, operation.unique_name))
             if asked is not None:
@@ -105,6 +108,20 @@ class Reporter:
             by = {name: counts[name] - before[name] for name in counts | before}
             self._metrics.moved(state, {name: number for name, number in by.items() if number})
             self._counts[state] = counts
+
+    def _mismatch(self, spec: VolumeSpec, failed: FilesystemMismatch) -> None:
+        if spec.pv is None:
+            return
+        metadata = spec.pv["metadata"]
+        volume: api.ObjectReference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "name": metadata["name"],
+            "uid": metadata.get("uid", ""),
+        }
+        message = f'MountVolume failed for volume "{spec.spec_name}" {failed.message}'
+        reason = Reason.FAILED_MOUNT_ON_FILESYSTEM_MISMATCH
+        self._recorder.event(volume, WARNING, reason, message)
 
     def _failed(
         self,

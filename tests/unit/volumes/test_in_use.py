@@ -12,6 +12,7 @@ from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.notices import VolumeNotices
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time, settle
@@ -26,7 +27,7 @@ class Node:
         self.operations = VolumeOperations(
             [SimulatedPlugin(disk, random.Random(1))],
             self,
-            VolumeActs(Expander(no, no, no, "n")).carry_out,
+            VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no)).carry_out,
             self,
             changed=lambda uid: None,
         )
