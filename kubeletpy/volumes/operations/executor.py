@@ -34,7 +34,7 @@ from kubeletpy.volumes.operations.outcome import Done, Left, after
 from kubeletpy.volumes.operations.plan import is_there, plan
 from kubeletpy.volumes.operations.protocol import CarryOut, Listener, Surroundings
 from kubeletpy.volumes.operations.reports import ending_waits
-from kubeletpy.volumes.operations.taken_over import taken_over
+from kubeletpy.volumes.operations.taken_over import recognised, taken_over
 from kubeletpy.volumes.operations.waiting import Waiting, WaitTimes, is_busy, words_of
 from kubeletpy.volumes.plugin import VolumePlugin
 
@@ -107,6 +107,7 @@ class VolumeOperations:
             return
         self._pods[pod.uid] = pod
         self._demands[pod.uid] = PodDemand(pod.uid, tuple(specs), dict(waits))
+        self._recognise(pod.uid)
         self.look()
 
     async def settled(self, uid: str) -> Mapping[str, Waits]:
@@ -231,6 +232,8 @@ class VolumeOperations:
                 extra = {"path": path, "why": why}
                 log.warning("left by an earlier agent, unreadable", extra=extra)
             self._actual = taken_over(self._actual, plugin.name, found)
+        for uid in self._demands:
+            self._recognise(uid)
         self.known.set()
         self.look()
 
@@ -288,6 +291,12 @@ class VolumeOperations:
                 self._pods.pop(uid, None)
                 self._reported.pop(uid, None)
         self._tell_pods()
+
+    def _recognise(self, uid: str) -> None:
+        for spec in self._demands[uid].specs:
+            plugin = self._plugins[spec.plugin]
+            mount, staged = plugin.published(spec, uid), plugin.staged(spec)
+            self._actual = recognised(self._actual, mount, staged)
 
     def _facts(self) -> Facts:
         attachments: dict[str, Attached | Waits] = {}

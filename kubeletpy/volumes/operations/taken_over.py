@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kubeletpy.volumes.on_disk import Found
+from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 
 
@@ -25,4 +25,37 @@ def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[
         there[staged.unique_name] = replace(
             volume, device=Presence.UNCERTAIN, staged=staged, device_found=True
         )
+    return there
+
+
+def recognised(
+    actual: Mapping[str, Volume], mount: PublishedOnDisk, staged: StagedOnDisk
+) -> dict[str, Volume]:
+    """All there is, when a pod wants the volume that has, or will have, these places.
+
+    An agent that died before it had written whose volume it was about to publish or to stage
+    leaves a directory with no name in it. Once it is known, it is that volume: it must not be
+    taken down by two names.
+    """
+    there, uid = dict(actual), mount.pod_uid
+    for name, before in actual.items():
+        if name == mount.unique_name:
+            continue
+        volume = before
+        own = there.get(mount.unique_name) or Volume(mount.unique_name, volume.plugin)
+        pods = dict(volume.pods)
+        left = pods.get(uid)
+        if left is not None and left.found and left.left.damaged and left.left.path == mount.path:
+            del pods[uid]
+            there[name] = volume = replace(volume, pods=pods)
+            if uid not in own.pods:
+                found = PodMount(mount, Presence.UNCERTAIN, found=True)
+                own = replace(own, pods={**own.pods, uid: found})
+            there[own.unique_name] = own
+        device = volume.staged if volume.device_found else None
+        if device is not None and device.damaged and device.path == staged.path:
+            there[name] = replace(volume, device=Presence.ABSENT, staged=None, device_found=False)
+            if own.device is Presence.ABSENT:
+                own = replace(own, device=Presence.UNCERTAIN, staged=staged, device_found=True)
+            there[own.unique_name] = own
     return there

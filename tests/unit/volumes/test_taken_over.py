@@ -1,0 +1,64 @@
+"""What an agent before has left, and whose it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubeletpy.volumes.on_disk import Found, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
+from kubeletpy.volumes.operations.taken_over import recognised, taken_over
+
+MOUNT = PublishedOnDisk("csi", "d^h", "u1", "pv", "/pods/u1/pv/mount", driver="d", handle="h")
+STAGED = StagedOnDisk("csi", "d^h", "/key/globalmount", driver="d", handle="h")
+NAMELESS = replace(MOUNT, unique_name="u1-pv", driver="", handle="", damaged="no file")
+NAMELESS_STAGED = replace(STAGED, unique_name="d^key", driver="", handle="", damaged="no file")
+HALF = Volume("d^h", "csi", {"u1": PodMount(MOUNT, Presence.UNCERTAIN, found=True)})
+
+
+def left(*found: Any) -> dict[str, Volume]:
+    published = tuple(each for each in found if isinstance(each, PublishedOnDisk))
+    staged = tuple(each for each in found if isinstance(each, StagedOnDisk))
+    return taken_over({}, "csi", Found(published, staged))
+
+
+def shown(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
+    """Name -> the pods that have it, and whether it is staged; without those with nothing."""
+    return {
+        name: (sorted(volume.pods), volume.staged is not None)
+        for name, volume in actual.items()
+        if volume.pods or volume.staged
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "is_then"),
+    [
+        ((NAMELESS,), {"d^h": (["u1"], False)}),
+        ((NAMELESS_STAGED,), {"d^h": ([], True)}),
+        ((NAMELESS, NAMELESS_STAGED), {"d^h": (["u1"], True)}),
+        ((MOUNT, NAMELESS_STAGED), {"d^h": (["u1"], True)}),
+        ((MOUNT, STAGED), {"d^h": (["u1"], True)}),
+        ((replace(NAMELESS, pod_uid="u2"),), {"u1-pv": (["u2"], False)}),
+        ((replace(NAMELESS, path="/another"),), {"u1-pv": (["u1"], False)}),
+        ((replace(NAMELESS, damaged=""),), {"u1-pv": (["u1"], False)}),
+        ((replace(NAMELESS_STAGED, path="/another"),), {"d^key": ([], True)}),
+    ],
+)
+def test_what_has_no_name_is_recognised_by_its_place(found: Any, is_then: Any) -> None:
+    assert shown(recognised(left(*found), MOUNT, STAGED)) == is_then
+
+
+def test_what_is_recognised_is_taken_down_by_its_driver() -> None:
+    volume = recognised(left(NAMELESS, NAMELESS_STAGED), MOUNT, STAGED)["d^h"]
+    assert volume.pods["u1"] == PodMount(MOUNT, Presence.UNCERTAIN, found=True)
+    assert (volume.staged, volume.device) == (STAGED, Presence.UNCERTAIN)
+    assert volume.device_found
+
+
+def test_what_is_known_already_stays() -> None:
+    there = PodMount(MOUNT, Presence.THERE)
+    actual = left(NAMELESS) | {"d^h": Volume("d^h", "csi", {"u1": there})}
+    assert recognised(actual, MOUNT, STAGED)["d^h"].pods == {"u1": there}
