@@ -131,6 +131,7 @@ class Storage:
         size = f"{int(volume['spec']['capacity']['storage'].removesuffix('Gi')) + 1}Gi"
         volume["spec"]["capacity"]["storage"] = size
         claim["spec"]["resources"]["requests"]["storage"] = size
+        claim["status"].pop("allocatedResources", None)  # what a resize before this one has left
         if recovery:
             claim["status"]["allocatedResources"] = {"storage": size}
             claim["status"]["allocatedResourceStatuses"] = {"storage": "NodeResizePending"}

@@ -101,6 +101,16 @@ async def started(disk: SimulatedDisk, seed: int = 1) -> Node:
 
 
 @on_virtual_time
+async def test_what_is_being_published_is_a_place_of_its_pod() -> None:
+    """The driver may have mounted it before it answers: nobody else may unmount it."""
+    node = await started(SimulatedDisk())
+    node.plugin.hanging.add("va")
+    assert await node.set_up("u1", "va")
+    assert node.operations.paths("u1") == {"/u1/va"}
+    assert node.operations.paths("u2") == set()
+
+
+@on_virtual_time
 async def test_a_pod_gets_its_volume_and_leaves_nothing() -> None:
     disk = SimulatedDisk()
     node = await started(disk)

@@ -239,7 +239,7 @@ class ClaimVolumes:
 
     def paths(self, uid: str) -> set[str]:
         """Where volumes of a pod are or may be: their plugins take them down, nobody else."""
-        return {mount.left.path for mount in self.operations.mounts(uid)}
+        return self.operations.paths(uid)
 
     def node_changed(self) -> None:
         """The API shows another node status."""

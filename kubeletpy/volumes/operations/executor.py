@@ -192,10 +192,16 @@ class VolumeOperations:
             and is_there(volume, demand.uid)
         ]
 
-    def mounts(self, uid: str) -> list[PodMount]:
-        """What a pod has or may have. Also for threads."""
+    def paths(self, uid: str) -> set[str]:
+        """Where a pod has volumes, may have them, or gets them just now. Also for threads."""
         there = list(self._actual.values())
-        return [mount for volume in there if (mount := volume.pods.get(uid)) is not None]
+        has = {volume.pods[uid].left.path for volume in there if uid in volume.pods}
+        gets = {
+            self._plugins[operation.plugin].published(operation.spec, uid).path
+            for operation in (each.operation for each in self._of_pod(uid))
+            if operation.spec is not None
+        }
+        return has | gets
 
     def waits(self, uid: str) -> dict[str, Waits]:
         """Name of each volume of a pod that is not there -> what it waits for."""

@@ -61,6 +61,10 @@ _IN_TREE_CALLS = {
     Kind.UNSTAGE: "device unmount",
 }
 
+Expansion = tuple[int, int, str, str]
+"""What an expansion depends on: bytes of the PersistentVolume, bytes that the claim shows, and what
+the claim's status says of its resize."""
+
 Key = tuple[str, str]
 """What an operation has to itself: unique name and pod uid; without a uid the whole volume."""
 
@@ -104,6 +108,8 @@ class Volume:
     attachable: bool = False
     size: int = 0
     """Bytes; 0: not known."""
+    expanded_for: Expansion | None = None
+    """With what it was last expanded; the same again would do nothing more."""
     expansion_held: bool = False
     """Its driver expands only what is not in use."""
 

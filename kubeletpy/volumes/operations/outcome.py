@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import Kind, Operation, PodMount, Presence, Volume
+from kubeletpy.volumes.operations.plan import expansion_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,10 @@ def after(
         case Kind.UNPUBLISH:
             return _after_unpublish(volume, operation, result)
         case Kind.EXPAND:
-            size = result.size if isinstance(result, Done) else 0
-            return replace(volume, size=size or volume.size)
+            if not isinstance(result, Done):
+                return volume
+            asked = expansion_of(operation.spec) if operation.spec is not None else None
+            return replace(volume, size=result.size or volume.size, expanded_for=asked)
         case Kind.PUBLISH | Kind.REPUBLISH:
             return _after_publish(volume, operation, result, left, now)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from kubeletpy.api import quantity
 from kubeletpy.volumes.claims.model import Cause, VolumeSpec, Waits
 from kubeletpy.volumes.operations.model import (
+    Expansion,
     Facts,
     Failure,
     Kind,
@@ -57,6 +58,16 @@ def claimed_size(spec: VolumeSpec) -> int:
     """Bytes that a volume has by its claim's status; 0: nobody says."""
     capacity = ((spec.claim or {}).get("status") or {}).get("capacity") or {}
     return _bytes(capacity.get("storage"))
+
+
+def expansion_of(spec: VolumeSpec) -> Expansion:
+    """All that an expansion depends on; while it stays the same, one is enough."""
+    status = (spec.claim or {}).get("status") or {}
+    sizes, states = (
+        str((status.get(key) or {}).get("storage") or "")
+        for key in ("allocatedResources", "allocatedResourceStatuses")
+    )
+    return wanted_size(spec), claimed_size(spec), sizes, states
 
 
 def _bytes(text: object) -> int:
@@ -197,7 +208,8 @@ class _Planner:
     def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: VolumeSpec) -> None:
         """Expand or publish again what is there."""
         target = wanted_size(spec)
-        if 0 < volume.size < target and not volume.expansion_held and not spec.read_only:
+        held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
+        if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
             self._start(self._operation(Kind.EXPAND, uid, spec, why, size=target))
         if spec.unique_name not in self._facts.republished:

@@ -9,8 +9,17 @@ import pytest
 
 from kubeletpy.volumes.claims.model import Mode
 from kubeletpy.volumes.on_disk import Outcome, Published, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operations.model import Kind, Operation, PodMount, Presence, Volume
+from kubeletpy.volumes.operations.model import (
+    Facts,
+    Kind,
+    Operation,
+    PodDemand,
+    PodMount,
+    Presence,
+    Volume,
+)
 from kubeletpy.volumes.operations.outcome import Done, Left, after
+from kubeletpy.volumes.operations.plan import plan
 
 from .claim_objects import spec
 
@@ -120,6 +129,29 @@ def test_the_size(kind: Kind, before: int, told: int, size: int) -> None:
 
 def test_what_is_not_told_of_a_size_changes_none() -> None:
     assert done(replace(EMPTY, size=3), Kind.PUBLISH, Done()).size == 3
+
+
+def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes() -> None:
+    """Its claim may say that it is not this node's turn: that must not be asked for ever."""
+    wanted = spec(
+        pv={"spec": {"capacity": {"storage": "3"}}},
+        claim={"status": {"capacity": {"storage": "1"}, "allocatedResources": {"storage": "2"}}},
+    )
+    expand = Operation(Kind.EXPAND, "v", "csi", "why", pod_uid="u1", spec=wanted)
+    there = replace(EMPTY, size=1, pods={"u1": replace(THERE, published=Published("/p"))})
+    short = after(there, expand, Done(size=2), Left(), NOW)
+    assert short.expanded_for == (3, 1, "2", "")
+
+    def planned(volume: Volume, of: Any) -> list[Kind]:
+        demand = PodDemand("u1", (replace(of, unique_name="v"),))
+        return [each.kind for each in plan([demand], {"v": volume}, Facts(), NOW).operations]
+
+    assert planned(there, wanted) == [Kind.EXPAND]
+    assert planned(short, wanted) == []
+    turn = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+    changed = {"status": {**(wanted.claim or {})["status"], **turn}}
+    assert planned(short, replace(wanted, claim=changed)) == [Kind.EXPAND]
+    assert after(there, expand, Outcome.UNCERTAIN, Left(), NOW).expanded_for is None
 
 
 LOCAL = PublishedOnDisk("local", "v", "u1", "pv", "/p")
