@@ -20,7 +20,6 @@ from kubeletpy.volumes.intree.base import (
     remove_directory,
     run,
 )
-from kubeletpy.volumes.intree.format_and_mount import format_and_mount, grow
 from kubeletpy.volumes.on_disk import Found, Outcome, Published, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operation import (
     ExpansionFailed,
@@ -73,6 +72,8 @@ class LocalPlugin(InTreePlugin):
                 raise OperationFailed(Outcome.FINAL, message, call=f"look at {path}")
             return
         if kind is Mode.BLOCK:
+            from kubeletpy.volumes.intree.format_and_mount import format_and_mount
+
             await format_and_mount(
                 path,
                 self._global_mount(spec.spec_name),
@@ -123,6 +124,8 @@ class LocalPlugin(InTreePlugin):
         if spec.mode is Mode.BLOCK:
             return size
         if await self._kind_of(path, "NodeExpandVolume") is Mode.BLOCK:
+            from kubeletpy.volumes.intree.format_and_mount import grow
+
             try:
                 await grow(path, self._global_mount(spec.spec_name))
             except OperationFailed as error:
