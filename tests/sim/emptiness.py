@@ -46,6 +46,7 @@ IDLE_TASKS = {
     "csi-drivers",
     "csi-node",
     "plugins",
+    "resource-claims",
     "volume-usage",
 }
 """What an idle agent runs."""
