@@ -169,6 +169,15 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
+        "claims",
+        {
+            "status": not_ready(),
+            "last_sync": failed(Step.CLAIMS, "Failed to prepare dynamic resources: no driver d"),
+        },
+        "not running: Failed to prepare dynamic resources: no driver d; next try in 42s",
+        False,
+    ),
+    (
         "network",
         {"status": not_ready(), "last_sync": failed(Step.NETWORK, "network is not ready: cni")},
         "not running: network is not ready: cni; next try in 42s",
