@@ -9,6 +9,7 @@ import pytest
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.csi.answers import MAX_NODE_ID, MAX_SEGMENTS, BadAnswer, node_info
 from kubeletpy.volumes.downward import quoted
+from kubeletpy.volumes.paths import MAX_PATH, UnsafePath, sub_path_parts
 from kubeletpy.volumes.plan import PlannedVolume, volume_objects, volume_source
 
 
@@ -75,3 +76,13 @@ def test_the_topology_a_driver_gives_the_node(count: int, fits: bool) -> None:
     else:
         with pytest.raises(BadAnswer, match="topology segments"):
             node_info(answer)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * (MAX_PATH + 1), "/a", "a/../b"])
+def test_sub_paths_that_are_refused(path: str) -> None:
+    with pytest.raises(UnsafePath):
+        sub_path_parts(path)
+
+
+def test_the_longest_sub_path() -> None:
+    assert len(sub_path_parts("a/" * (MAX_PATH // 2))) == MAX_PATH // 2
