@@ -13,9 +13,11 @@ from pathlib import Path
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.room import Room, Task
-from kubeletpy.api.quantity import milli_value
+from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.resources import hard_threshold
 from kubeletpy.placement.cpu_manager import CpuManager
 from kubeletpy.placement.cpu_options import (
     CpuOptions,
@@ -26,9 +28,14 @@ from kubeletpy.placement.cpu_options import (
 from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
 from kubeletpy.placement.hints import Policy
 from kubeletpy.placement.machine import MachineTopology
+from kubeletpy.placement.memory_manager import MemoryManager
 from kubeletpy.placement.provider import ResourceProvider
 from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.reserved_memory import empty_nodes
 from kubeletpy.placement.static_cpus import STATIC, StaticCpus, reserve
+from kubeletpy.placement.static_memory import HUGE, MEMORY, StaticMemory
+from kubeletpy.placement.static_memory import STATIC as STATIC_MEMORY
+from kubeletpy.placement.topology import NumaNode
 from kubeletpy.placement.topology_manager import TopologyManager
 from kubeletpy.placement.topology_options import FIELD, read_topology_options
 from kubeletpy.pods.decision import Decision
@@ -77,6 +84,7 @@ def build_placement(
         topology = read_topology_options(settings.topology_manager_policy_options)
         static = _static_cpus(settings, machine, policy)
         nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
+        booked = _static_memory(settings, machine, outside.machine.facts)
     except OptionError as error:
         raise ConfigError([Problem(error.field, "", str(error))]) from error
     cpus = CpuManager(
@@ -85,6 +93,7 @@ def build_placement(
         metrics,
         quota_off=settings.feature_gates.enabled("DisableCPUQuotaWithExclusiveCPUs"),
     )
+    memory = MemoryManager(booked, root, metrics)
     reconciler = CpuReconciler(
         outside.runtime,
         lambda: _running(cache),
@@ -92,7 +101,7 @@ def build_placement(
         settings.cpu_manager_reconcile_period,
     )
     manager = TopologyManager(
-        (*before, cpus),
+        (*before, cpus, memory),
         nodes,
         policy,
         metrics,
@@ -114,14 +123,15 @@ def build_placement(
         tasks = (Task("cpu-reconcile", reconciler.run),)
         cpus.subscribe(reconciler.look_soon)
         cache.subscribe(reconciler.look_soon)
-    needed = static is not None or policy is not Policy.NONE or bool(before)
+    needed = static is not None or booked is not None or policy is not Policy.NONE or bool(before)
     return Placed(
         [
             Room(cpus, tasks, start=cpus.start, close=cpus.close),
+            Room(memory, start=memory.start, close=memory.close),
             Room(manager, keep=lambda found: manager.release()),
         ],
         cpus,
-        (cpus,),
+        (cpus, memory),
         place if needed else None,
     )
 
@@ -144,6 +154,27 @@ def _static_cpus(
     milli = sum(milli_value(each.get("cpu", "0")) for each in reserved)
     count = len(listed) or ceil(milli / 1000)
     return StaticCpus(machine.cpus, reserve(machine.cpus, listed, count, options), options)
+
+
+def _static_memory(
+    settings: KubeletSettings, machine: MachineTopology | None, facts: MachineFacts
+) -> StaticMemory | None:
+    """Raises OptionError."""
+    if settings.memory_manager_policy != STATIC_MEMORY:
+        if settings.reserved_memory:
+            raise OptionError("reservedMemory", "only for memoryManagerPolicy Static")
+        return None
+    if machine is None:
+        raise OptionError("memoryManagerPolicy", "Static needs to know how the machine is built")
+    total: dict[str, int] = {}
+    for reserved in (settings.kube_reserved, settings.system_reserved):
+        for name, text in reserved.items():
+            if name == MEMORY or name.startswith(HUGE):
+                total[name] = total.get(name, 0) + value(text)
+    kept = hard_threshold(settings.eviction_hard, "memory.available", facts.memory_bytes)
+    total[MEMORY] = total.get(MEMORY, 0) + kept
+    nodes = machine.nodes or {0: NumaNode(facts.memory_bytes, facts.huge_pages)}
+    return StaticMemory(empty_nodes(nodes, settings.reserved_memory, total))
 
 
 def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:

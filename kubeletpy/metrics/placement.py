@@ -46,6 +46,14 @@ class PlacementMetrics:
             "scope",
             "boundary",
         )
+        self.memory_requests = families.counter(
+            "kubelet_memory_manager_pinning_requests_total",
+            "Containers that asked for memory of certain NUMA nodes.",
+        )
+        self.memory_errors = families.counter(
+            "kubelet_memory_manager_pinning_errors_total",
+            "Containers that asked for memory of certain NUMA nodes and got none.",
+        )
         self.topology_requests = families.counter(
             "kubelet_topology_manager_admission_requests_total",
             "Pods for which a place on the machine was looked for.",

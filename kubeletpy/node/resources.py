@@ -51,6 +51,12 @@ def _binary(amount: int) -> str:
     return spelled(amount, binary=True)
 
 
+def hard_threshold(eviction_hard: Mapping[str, str], signal: str, size: int) -> int:
+    """Bytes that a signal's hard threshold keeps free of so many; 0: it has none."""
+    text = eviction_hard.get(signal)
+    return 0 if text is None else _threshold(text, size)
+
+
 def _threshold(text: str, total: int) -> int:
     if text.endswith("%"):
         share = Decimal(text[:-1]) / 100
@@ -78,8 +84,7 @@ def allocatable(total: Mapping[str, str], options: NodeOptions) -> dict[str, str
             value(reserved.get(resource, "0"))
             for reserved in (options.kube_reserved, options.system_reserved)
         )
-        if signal in options.eviction_hard:
-            taken += _threshold(options.eviction_hard[signal], size)
+        taken += hard_threshold(options.eviction_hard, signal, size)
         if resource == "memory":  # what is set aside in huge pages is no memory for anything else
             taken += sum(value(text) for name, text in total.items() if name.startswith(HUGE_PAGES))
         amount = max(size - taken, 0)

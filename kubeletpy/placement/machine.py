@@ -6,12 +6,12 @@ The root is an argument: a tree of files that looks like another machine's is on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.placement.hints import Distances
 from kubeletpy.placement.id_lists import parse_ids
-from kubeletpy.placement.topology import Cpu, CpuTopology
+from kubeletpy.placement.topology import Cpu, CpuTopology, NumaNode
 
 SYS = Path("/sys")
 L3 = "3"
@@ -19,19 +19,6 @@ L3 = "3"
 
 class TopologyUnknown(Exception):
     """The kernel does not say how the machine is built; the message says what is missing."""
-
-
-@dataclass(frozen=True)
-class NumaNode:
-    """One NUMA node.
-
-    Attributes:
-        memory: bytes.
-        huge_pages: bytes by size of a page in bytes.
-    """
-
-    memory: int
-    huge_pages: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""The CPUs of a machine: which core, socket, NUMA node and L3 cache each belongs to. Pure."""
+"""The CPUs of a machine and its NUMA nodes: what belongs together. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -99,3 +99,16 @@ class CpuTopology:
     def within(self, ids: Collection[int], unit: Unit, key: int) -> frozenset[int]:
         """Those of the given CPUs that are in one unit."""
         return frozenset(each for each in ids if unit(self.cpus[each]) == key)
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node.
+
+    Attributes:
+        memory: bytes.
+        huge_pages: bytes by size of a page in bytes.
+    """
+
+    memory: int
+    huge_pages: Mapping[int, int] = field(default_factory=dict)

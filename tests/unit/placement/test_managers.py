@@ -16,10 +16,11 @@ from kubeletpy.placement.cpu_options import CpuOptions
 from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
 from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint, Hints, Policy
 from kubeletpy.placement.id_lists import format_ids, parse_ids
-from kubeletpy.placement.machine import NumaNode, TopologyUnknown, read_machine
+from kubeletpy.placement.machine import TopologyUnknown, read_machine
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.state_file import StateUnusable
 from kubeletpy.placement.static_cpus import StaticCpus
+from kubeletpy.placement.topology import NumaNode
 from kubeletpy.placement.topology_manager import TopologyManager
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.environment import EnvironmentInputs

@@ -1,0 +1,81 @@
+"""reservedMemory: memory of each NUMA node that is no container's. Pure.
+
+Source: docs/reference/behaviour-resources.md, rs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kubeletpy.api.quantity import value
+from kubeletpy.config.settings import MemoryReservation
+from kubeletpy.placement.cpu_options import OptionError
+from kubeletpy.placement.memory_state import NodeMemory, Table
+from kubeletpy.placement.static_memory import HUGE, MEMORY
+from kubeletpy.placement.topology import NumaNode
+
+FIELD = "reservedMemory"
+UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def empty_nodes(
+    machine: Mapping[int, NumaNode],
+    reservations: Sequence[MemoryReservation],
+    total: Mapping[str, int],
+) -> dict[int, NodeMemory]:
+    """Every NUMA node of a machine, nothing booked in it.
+
+    Args:
+        total: what is reserved on the whole, by type, in bytes: kubeReserved, systemReserved and
+            the hard threshold of memory; over all nodes reservedMemory has to be just that.
+
+    Raises:
+        OptionError: the reservations are not, or name what is not there.
+    """
+    reserved: dict[int, dict[str, int]] = {node: {} for node in machine}
+    for reservation in reservations:
+        if reservation.numa_node not in reserved:
+            raise OptionError(FIELD, f"there is no NUMA node {reservation.numa_node}")
+        for name, text in reservation.limits.items():
+            reserved[reservation.numa_node][name] = value(text)
+    _check_sums(reserved, total)
+    return {node: _node(node, machine[node], reserved[node]) for node in sorted(machine)}
+
+
+def huge_name(size: int) -> str:
+    """The resource of pages of so many bytes: ``hugepages-2Mi``."""
+    for unit, one in UNITS:
+        if size % one == 0:
+            return f"{HUGE}{size // one}{unit}"
+    return f"{HUGE}{size}"
+
+
+def _check_sums(reserved: Mapping[int, Mapping[str, int]], total: Mapping[str, int]) -> None:
+    sums: dict[str, int] = {}
+    for of_node in reserved.values():
+        for name, size in of_node.items():
+            sums[name] = sums.get(name, 0) + size
+    for name in sorted(sums.keys() | total.keys()):
+        if sums.get(name, 0) != total.get(name, 0):
+            raise OptionError(
+                FIELD,
+                f"{name} of all NUMA nodes is {sums.get(name, 0)} bytes together; it must be the "
+                f"{total.get(name, 0)} that kubeReserved, systemReserved and evictionHard have",
+            )
+    if not sums.get(MEMORY):
+        raise OptionError(FIELD, "memoryManagerPolicy Static needs memory to be reserved")
+
+
+def _node(node: int, found: NumaNode, reserved: Mapping[str, int]) -> NodeMemory:
+    tables, pages = {}, 0
+    for size, total in found.huge_pages.items():
+        name = huge_name(size)
+        tables[name] = _table(total, reserved.get(name, 0), 0)
+        pages += total
+    tables[MEMORY] = _table(found.memory, reserved.get(MEMORY, 0), pages)
+    return NodeMemory(0, tables, (node,))
+
+
+def _table(total: int, reserved: int, other: int) -> Table:
+    free = max(total - reserved - other, 0)
+    return Table(total, reserved, free, 0, free)
