@@ -65,6 +65,11 @@ def buckets_of(written: str) -> list[float]:
         start, factor, count = written.removeprefix("exp(").removesuffix(")").split()
         factors = [float(factor.removeprefix("x"))] * (int(count.removeprefix("n=")) - 1)
         return list(accumulate([float(start), *factors], lambda a, b: a * b))
+    if written.startswith("exprange("):
+        ends, count = written.removeprefix("exprange(").removesuffix(")").split()
+        first, last = map(float, ends.split(".."))
+        steps = int(count.removeprefix("n=")) - 1
+        return [round(first * (last / first) ** (step / steps), 6) for step in range(steps + 1)]
     return [float(bucket) for bucket in written.split()]
 
 
