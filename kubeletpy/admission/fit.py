@@ -16,6 +16,7 @@ from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_requests
 Needs = Mapping[str, int]
 NeedsOf = Callable[[Pod], Needs]
 PODS = "pods"
+NOTHING: Mapping[str, int] = {}
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -31,6 +32,12 @@ def is_extended(name: str) -> bool:
     """Whether a resource is the cluster owner's own (``vendor.example/gpu``)."""
     domain, slash, _ = name.partition("/")
     return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def no_fewer(allocatable: Mapping[str, str], held: Mapping[str, int]) -> Mapping[str, str]:
+    """Allocatable with at least what is in use: devices may be away whose pods still have them."""
+    more = {name: n for name, n in held.items() if value(allocatable.get(name, "0")) < n}
+    return {**allocatable, **{name: str(n) for name, n in more.items()}} if more else allocatable
 
 
 def shortages(

@@ -6,11 +6,11 @@ cluster is responsible for (scheduling preferences, taints that only keep new po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.admission.declared_features import lacking
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.fit import NeedsOf, pod_needs, shortages
+from kubeletpy.admission.fit import NOTHING, NeedsOf, no_fewer, pod_needs, shortages
 from kubeletpy.admission.host_ports import clash
 from kubeletpy.admission.node_selection import selects
 from kubeletpy.admission.sysctls import forbidden
@@ -44,18 +44,20 @@ def judge(
     *,
     node_is_newest: bool = False,
     needs_of: NeedsOf = pod_needs,
+    held: Mapping[str, int] = NOTHING,
 ) -> Verdict:
     """Judge a pod beside the other pods that use the node.
 
     ``node`` is its object as the API last showed it, None when there is none; ``node_is_newest``
-    says that it was fetched for this question. Raises ValueError for what is not a quantity.
+    says that it was fetched for this question. ``held``: how many devices are in use, if the pod
+    has some of them; for it the node has no fewer. Raises ValueError for what is not a quantity.
     """
     if rejection := before_placement(pod, state):
         return Refused(rejection)
     if rejection := _basics(pod, node):
         return Refused(rejection)
     assert node is not None, "a node that is not known was refused"
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    allocatable = no_fewer((node.get("status") or {}).get("allocatable") or {}, held)
     lacking = shortages(pod, others, allocatable, needs_of)
     mismatches = _mismatches(pod, others, node)
     only_affinity = not lacking and mismatches == [AFFINITY_MISMATCH]

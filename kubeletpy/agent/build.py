@@ -23,6 +23,7 @@ from kubeletpy.admission.declared_features import declared
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.claims import build_claims
+from kubeletpy.agent.devices import build_devices
 from kubeletpy.agent.eviction import build_eviction
 from kubeletpy.agent.guards import build_guards
 from kubeletpy.agent.health import AgentHealth
@@ -43,6 +44,7 @@ from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.manager import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.devices.registry import DevicePluginHandler
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import (
@@ -71,7 +73,7 @@ from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.startup import NodeStartup
-from kubeletpy.plugins.model import DRA
+from kubeletpy.plugins.model import DEVICE, DRA
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.history import DecisionHistory
@@ -236,6 +238,16 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         ),
     ]
 
+    devices, device_room = build_devices(
+        flags,
+        outside,
+        signals,
+        cache,
+        nodes=(0,),
+        is_active=lambda uid: any(pod.uid == uid for pod in active()),
+    )
+    rooms.append(device_room)
+
     # -- volumes, and what else containers find -------------------------------------------------
     claims = build_claims(outside, signals, root=root, node_name=node_name)
     storage = build_storage(
@@ -246,7 +258,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         root=root,
         settings=settings,
         pod=pods.get,
-        plugins={DRA: claims.drivers},
+        plugins={DRA: claims.drivers, DEVICE: DevicePluginHandler(devices)},
     )
     rooms += [*claims.rooms, *storage.rooms]
     recursive_read_only = info.handlers_with("recursiveReadOnlyMounts")
@@ -375,7 +387,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         root_dir=str(root),
         settings=rules,
         # what containers are made with besides their spec, in this order
-        providers=(storage.environment, mounts, claims.manager, *placement.providers),
+        providers=(storage.environment, mounts, claims.manager, devices, *placement.providers),
         runtime_handler=user_namespaces.checked(handlers.handler),
         cgroup_parent=cgroup_parent,
         user_namespace=user_namespaces.of,
@@ -427,6 +439,9 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         agent_started_at=started_at,
         looked_at=starts.looked_at,
         holds_claims=claims.manager.holds,
+        device_health=devices.resources_status
+        if gates.enabled("ResourceHealthStatus")
+        else lambda uid: {},
         metrics=metrics.workers,
     )
     node: NodeManager | None = None
@@ -452,6 +467,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
             newest=signals.newest_node,
             answered=signals.node_answered,
             volumes_in_use=storage.claims.operations.volumes_in_use,
+            devices=devices.counts,
             rng=rng,
         )
         mirrors = ApiMirrorKeeper(
@@ -568,6 +584,7 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         newest_node=own_node.newest,
         kill=workers.kill_pod,
         place=placement.place,
+        held=devices.held,
     )
     pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics=metrics.pleg)
     stream = EventStream(

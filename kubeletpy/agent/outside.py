@@ -15,6 +15,7 @@ from kubeletpy.agent.room import Task
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.clock import Clock
+from kubeletpy.devices.plugin import OpenPlugin
 from kubeletpy.eviction.node_pressure import NodeSignals, PodUses
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -106,5 +107,7 @@ class Outside:
     """How CSI drivers are called; None: over their sockets."""
     claim_drivers: OpenDriver | None = None
     """How DRA drivers are called; None: over their sockets."""
+    device_plugins: OpenPlugin | None = None
+    """How device plugins are called; None: over their sockets."""
     sockets: bool = True
     """Whether the agent may listen: for explain, and for health checks."""

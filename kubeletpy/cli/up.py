@@ -107,6 +107,7 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
     _serve_the_api(document, state / "api" / "pki")
     flags = [
         f"--root-dir={state / 'kubelet'}",
+        f"--device-plugins-dir={state / 'kubelet' / 'device-plugins'}",
         f"--hostname-override={given.node_name}",
         f"--container-runtime-endpoint={given.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",

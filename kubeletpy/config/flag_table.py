@@ -126,6 +126,7 @@ cert-dir text
 cloud-provider text
 config text
 config-dir text
+device-plugins-dir text
 exit-on-lock-contention bool
 experimental-allocatable-ignore-eviction bool deprecated
 experimental-mounter-path text meaningless

@@ -34,6 +34,7 @@ class NodeFlags:
     cloud_provider: str = ""
     config: str = ""
     config_dir: str = ""
+    device_plugins_dir: str = "/var/lib/kubelet/device-plugins"
     exit_on_lock_contention: bool = False
     experimental_allocatable_ignore_eviction: bool = False
     help: bool = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.metrics.exposition import render
 from kubeletpy.metrics.families import Families
@@ -44,6 +45,7 @@ class Metrics:
         self.csi = CsiMetrics(families)
         self.dra = DraMetrics(families)
         self.plugins = PluginMetrics(families)
+        self.devices = DeviceMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)
         self.credential_providers = CredentialProviderMetrics(families)

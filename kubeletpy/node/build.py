@@ -12,6 +12,7 @@ from kubeletpy.node.conditions import NodeHealth, node_conditions
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
+from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
 
 MAX_NAMES_PER_IMAGE = 5
 UNINITIALIZED_TAINT: api.Taint = {
@@ -89,13 +90,14 @@ def node_status(
     health: NodeHealth,
     old: api.NodeStatus,
     now: float,
+    devices: DeviceCounts = NO_DEVICES,
 ) -> api.NodeStatus:
     """The whole status of the node (docs/reference/behaviour.md, o1)."""
-    total = with_foreign(capacity(facts, options), old.get("capacity") or {})
+    total = with_foreign(capacity(facts, options), old.get("capacity") or {}, devices)
     status: api.NodeStatus = {
         "addresses": node_addresses(node_ips, hostname),
         "capacity": total,
-        "allocatable": allocatable(total, options),
+        "allocatable": allocatable(total, options, devices),
         "conditions": node_conditions(old.get("conditions") or (), health, now),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": options.kubelet_port}},
         "images": node_images(images, options.max_images),

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
 from kubeletpy.api import types as api
@@ -27,6 +27,7 @@ from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.node.status_events import condition_events
+from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class NodeManager:
         newest: Callable[[], api.Node | None] | None = None,
         answered: Callable[[], None] = lambda: None,
         volumes_in_use: Callable[[], list[str] | None] = lambda: None,
+        devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda shown: NO_DEVICES,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -67,6 +69,7 @@ class NodeManager:
         answered: called each time that the API has shown us the node.
         volumes_in_use: attachable volumes of which there is something on the node; None: not known
             yet.
+        devices: those of device plugins; given the capacity that the API shows.
         """
         self._api = kube_api
         self._clock = clock
@@ -87,6 +90,7 @@ class NodeManager:
         self._boot_id = ""
         self._answered = answered
         self._volumes_in_use = volumes_in_use
+        self._devices = devices
         self.newest = newest or (lambda: self._node)
         self.registered = asyncio.Event()
         """Set once the API has the node."""
@@ -138,6 +142,7 @@ class NodeManager:
             health=self._health(),
             old=old,
             now=self._clock.now(),
+            devices=self._devices(old.get("capacity") or {}),
         )
         return build.with_volumes_in_use(status, self._volumes_in_use(), old)
 

@@ -11,6 +11,7 @@ from decimal import ROUND_FLOOR, Decimal
 from kubeletpy.api.quantity import milli_value, spelled, value
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
 
 STORAGE = "ephemeral-storage"
 HUGE_PAGES = "hugepages-"
@@ -36,14 +37,17 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
     }
 
 
-def with_foreign(total: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
-    """Capacity with what others say that the node has (vendor.example/gpu).
+def with_foreign(
+    total: Mapping[str, str], shown: Mapping[str, str], devices: DeviceCounts = NO_DEVICES
+) -> dict[str, str]:
+    """Capacity with devices, and with what others say that the node has (vendor.example/gpu).
 
     Args:
         total: what the machine has.
         shown: capacity as the API has it, where extended resources are set by hand.
     """
-    return {**{name: text for name, text in shown.items() if "/" in name}, **total}
+    foreign = {name: text for name, text in shown.items() if "/" in name}
+    return {**foreign, **{name: str(n) for name, n in devices.capacity.items()}, **total}
 
 
 def _binary(amount: int) -> str:
@@ -64,9 +68,11 @@ def _threshold(text: str, total: int) -> int:
     return value(text)
 
 
-def allocatable(total: Mapping[str, str], options: NodeOptions) -> dict[str, str]:
-    """Capacity less reservations and hard eviction thresholds; never below zero."""
-    left = dict(total)
+def allocatable(
+    total: Mapping[str, str], options: NodeOptions, devices: DeviceCounts = NO_DEVICES
+) -> dict[str, str]:
+    """Capacity less reservations, hard eviction thresholds and devices that are not healthy."""
+    left = {**total, **{name: str(n) for name, n in devices.allocatable.items()}}
     cpu = milli_value(total["cpu"])
     reserved_cpu = sum(
         milli_value(reserved.get("cpu", "0"))

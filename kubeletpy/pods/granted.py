@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,14 @@ class Placement:
 
 NOWHERE = Placement()
 """Nothing in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounts:
+    """Devices of plugins that a node has, by resource: all, and those that can be given."""
+
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_DEVICES = DeviceCounts()

@@ -7,7 +7,7 @@ pod is said in one order. Gathers inputs only; what a status says is decided by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
@@ -50,6 +50,10 @@ class ResizeConditions(Protocol):
         ...
 
 
+DeviceHealth = Callable[[str], Mapping[str, list[api.ResourceStatus]]]
+"""By the uid of a pod: allocatedResourcesStatus of its containers."""
+
+
 class StatusComposer:
     """Composes and stores the API status of pods."""
 
@@ -70,6 +74,7 @@ class StatusComposer:
         agent_started_at: float = 0.0,
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
+        device_health: DeviceHealth = lambda uid: {},
         metrics: WorkerMetrics | None = None,
     ) -> None:
         """Args:
@@ -82,6 +87,7 @@ class StatusComposer:
         looked_at: called with what the runtime has of a pod whenever its status is made.
         holds_claims: whether a pod (by uid) has claims that are not given back: others may get
             them once the API shows its end.
+        device_health: of what a pod's containers have, by their names.
         """
         self._statuses = statuses
         self._cache = cache
@@ -97,6 +103,7 @@ class StatusComposer:
         self._agent_started_at = agent_started_at
         self._looked_at = looked_at
         self._holds_claims = holds_claims
+        self._device_health = device_health
         self._metrics = metrics or NoWorkerMetrics()
 
     def store(
@@ -143,6 +150,7 @@ class StatusComposer:
                 resize_conditions=self._resizes.conditions(pod.uid),
                 actuated=self._given(pod),
                 actuated_pod=self._actuated.get_pod_level(pod.uid),
+                device_health=self._device_health(pod.uid),
             )
         )
         if override is not None:

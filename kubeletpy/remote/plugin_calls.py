@@ -9,7 +9,7 @@ docs/reference/behaviour-storage.md, sk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Protocol, TypeVar
 
 import grpc
@@ -28,9 +28,10 @@ MAX_ANSWER = 1024 * 1024
 """Bytes of the largest answer that is read; it is parsed on the event loop."""
 MAX_METADATA = 64 * 1024
 """Bytes of the headers of an answer, of which an error's text is one."""
+LARGE_ANSWER = 64 * 1024
+"""Bytes from which on an answer is parsed in a thread."""
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.default_authority", "localhost"),
-    ("grpc.max_receive_message_length", MAX_ANSWER),
     ("grpc.max_metadata_size", MAX_METADATA),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -85,9 +86,12 @@ class PluginCalls:
     Make it inside a running event loop and ``close`` it there.
     """
 
-    def __init__(self, socket: str, service: ServiceDescriptor, plugin: str) -> None:
+    def __init__(
+        self, socket: str, service: ServiceDescriptor, plugin: str, max_answer: int = MAX_ANSWER
+    ) -> None:
         """``plugin`` names it in errors: ``driver x``. Raises EndpointError."""
-        self._channel = grpc.aio.insecure_channel(dial_target(socket), options=list(_OPTIONS))
+        options = [*_OPTIONS, ("grpc.max_receive_message_length", max_answer)]
+        self._channel = grpc.aio.insecure_channel(dial_target(socket), options=options)
         self._stubs = stubs(self._channel, service, raw=True)
         self._plugin = plugin
         self._closed = False
@@ -149,6 +153,34 @@ class PluginCalls:
             changed(state is grpc.ChannelConnectivity.READY)
             await self._channel.wait_for_state_change(state)
             state = self._channel.get_state(try_to_connect=True)
+
+    async def stream(
+        self, method: str, request: Message, answer: type[Answer]
+    ) -> AsyncIterator[Answer]:
+        """Answers for as long as the plugin sends some; the next is read when it is asked for.
+
+        Raises PluginCallFailed, also when the connection is lost.
+        """
+        call = f"{method} of {self._plugin}"
+        if self._closed:
+            raise self._lost(call)
+        try:
+            async for data in self._stubs[method](request):
+                if len(data) > LARGE_ANSWER:
+                    yield await asyncio.to_thread(answer.FromString, data)
+                else:
+                    yield answer.FromString(data)
+        except grpc.aio.AioRpcError as error:
+            details = scrub(error.details() or "")
+            raise PluginCallFailed(Code[error.code().name], call, details) from None
+        except DecodeError:
+            text = "the answer is not what the call returns"
+            raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._closed or (task is not None and task.cancelling()):
+                raise
+            raise self._lost(call) from None
 
     async def close(self) -> None:
         """Let go of the plugin; calls under way end with Canceled. Idempotent."""

@@ -58,6 +58,8 @@ class StatusInputs:
     """What containers were last given, by name."""
     actuated_pod: api.ResourceRequirements | None = None
     """What the pod as a whole was last given."""
+    device_health: Mapping[str, list[api.ResourceStatus]] = field(default_factory=dict)
+    """Of what its containers have, by their names."""
 
 
 def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
@@ -130,6 +132,9 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
             common, ContainerKind.REGULAR, pod.containers, old.get("containerStatuses") or ()
         )
     }
+    for entry in status["containerStatuses"]:
+        if health := inputs.device_health.get(entry["name"]):
+            entry["allocatedResourcesStatus"] = health
     if pod.init_containers:
         status["initContainerStatuses"] = container_statuses(
             common, ContainerKind.INIT, pod.init_containers, old.get("initContainerStatuses") or ()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.fit import Needs, pod_needs
+from kubeletpy.admission.fit import NOTHING, Needs, pod_needs
 from kubeletpy.admission.handlers import before_placement, judge
 from kubeletpy.admission.preemption import MESSAGE, NoVictims, preempted, victims
 from kubeletpy.admission.verdict import (
@@ -67,12 +67,14 @@ class AdmissionGate:
         newest_node: Callable[[], Awaitable[api.Node | None]],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
         place: Callable[[Pod], Awaitable[Rejection | None]] | None = None,
+        held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
     ) -> None:
         """Args:
         node: the node as the API last showed it.
         newest_node: asks the API for it; None when it does not answer.
         kill: ends a pod and waits for it; raises TimeoutError.
         place: gives a pod its place on the machine; None: it gets whatever is free.
+        held: how many devices are in use, by resource, if the pod of this uid has some of them.
         """
         self._state = state
         self._recorder = recorder
@@ -82,6 +84,7 @@ class AdmissionGate:
         self._newest_node = newest_node
         self._kill = kill
         self._place = place
+        self._held = held
         self._one_by_one = asyncio.Lock()
         self._giving_way: dict[str, asyncio.Future[None]] = {}
         """By uid of the pod whose resize others give way for."""
@@ -155,6 +158,7 @@ class AdmissionGate:
                 self._state(),
                 node_is_newest=newest,
                 needs_of=lambda each: pod_needs(pod) if each is pod else self._needs_of(each),
+                held=self._held(pod.uid),
             )
         except ValueError as error:
             return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))

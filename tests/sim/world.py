@@ -163,7 +163,11 @@ class World:
 
     async def _live(self, life: int) -> None:
         try:
-            flags = NodeFlags(root_dir=str(self.root / "kubelet"), hostname_override=NODE)
+            flags = NodeFlags(
+                root_dir=str(self.root / "kubelet"),
+                device_plugins_dir=str(self.root / "device-plugins"),
+                hostname_override=NODE,
+            )
             self.agent = build(self._settings(), flags, self._outside(life))
             await self.agent.start()
             await self.agent.run()

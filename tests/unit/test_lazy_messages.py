@@ -7,6 +7,7 @@ import sys
 
 MESSAGES = (
     "kubeletpy.remote.generated.csi_pb2",
+    "kubeletpy.remote.generated.deviceplugin_pb2",
     "kubeletpy.remote.generated.pluginregistration_pb2",
 )
 _CODE = """
@@ -17,6 +18,7 @@ for name in {modules!r}:
 sys.exit(", ".join(sorted(set({messages!r}) & set(sys.modules))) or 0)
 """
 MODULES = (
+    "kubeletpy.devices.registry",
     "kubeletpy.plugins.handshake",
     "kubeletpy.plugins.manager",
     "kubeletpy.volumes.csi.csi_plugin",

@@ -123,10 +123,12 @@ class ContainerStarter:
             mounts = await self._mounted_images(context, action)
             if turn.after is not None:
                 await turn.after.wait()
+            # before it takes a slot: a device plugin may let it wait
+            given = await self._given(context, action, mounts)
             async with self._slots.hold(StartKind.CONTAINER):
                 if context.unwanted():
                     raise NotWanted
-                config = await self._config(context, action, image, mounts)
+                config = await self._config(context, action, image, given)
                 container_id = await self._mutations.finish(
                     context.pod.uid, self._create_and_start(context, action, config, turn)
                 )
@@ -165,23 +167,34 @@ class ContainerStarter:
             )
             raise StartFailed(error.code, error.message, error.retry_at) from error
 
+    async def _given(
+        self, context: PodContext, action: StartContainer, mounts: Sequence[Mount]
+    ) -> ContainerAdditions:
+        """What the container is made with besides its spec."""
+        given = ContainerAdditions(
+            EnvironmentInputs(facts=NodeFacts(pod_ips=context.pod_ips)), mounts
+        )
+        try:
+            for provider in self._providers:
+                given = await provider.provide(
+                    context.pod, action.container, context.pod_ips, given
+                )
+        except (ContainerConfigError, UnsafeName, OSError) as error:
+            fail(self._recorder, context, action, CONFIG_ERROR, str(error))
+        return given
+
     async def _config(
         self,
         context: PodContext,
         action: StartContainer,
         image: LocalImage,
-        mounts: Sequence[Mount],
+        given: ContainerAdditions,
     ) -> cri.ContainerConfig:
         pod, container, name = context.pod, action.container, action.name
         try:
             log_directory = container_log_directory(
                 self._settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
-            given = ContainerAdditions(
-                EnvironmentInputs(facts=NodeFacts(pod_ips=context.pod_ips)), mounts
-            )
-            for provider in self._providers:
-                given = await provider.provide(pod, container, context.pod_ips, given)
             inputs = ContainerInputs(
                 restart_count=self._attempt(context, action, log_directory),
                 image_ref=image.ref,

@@ -37,6 +37,7 @@ class Node(UserSide, MachineSide):
         command = [sys.executable, "-m", "kubeletpy.cli.main", "run"]
         command += [f"--kubeconfig={self.api.endpoint.node_kubeconfig}", f"--config={file}"]
         command += [f"--root-dir={self.root_dir}", f"--hostname-override={self.name}"]
+        command += [f"--device-plugins-dir={self.root_dir}/device-plugins"]
         command += ["--keep-kernel-settings", *flags]  # they are this machine's, not the node's
         self.agent.start(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
 

@@ -36,7 +36,7 @@ FACTS = MachineFacts(
     root_storage_bytes=1 << 30,
 )
 ALWAYS = [
-    "resource-claims",
+    *("devices", "resource-claims"),
     "volumes",
     "volume-usage",
     *("runtime-monitor", "pleg", "runtime-events", "dead-containers", "sync-loop"),
@@ -58,7 +58,9 @@ def made(
         api=ApiClients(client, client, client, client) if api else None,
         sockets=False,
     )
-    flags = NodeFlags(root_dir=str(root), hostname_override="N ")
+    flags = NodeFlags(
+        root_dir=str(root), device_plugins_dir=str(root / "devices"), hostname_override="N "
+    )
     fields = {"cgroupsPerQOS": False, "enforceNodeAllocatable": [], **fields}
     return build(default_settings(**fields), flags, outside)
 
@@ -71,7 +73,7 @@ def names(agent: Agent) -> list[str]:
 async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
     assert names(made(tmp_path)) == [
         "events",
-        "resource-claims",
+        *("devices", "resource-claims"),
         "volumes",
         "volume-usage",
         "services",

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from kubeletpy.remote.generated import api_pb2, csi_pb2, pluginregistration_pb2
+from kubeletpy.remote.generated import (
+    api_pb2,
+    csi_pb2,
+    deviceplugin_pb2,
+    pluginregistration_pb2,
+    podresources_pb2,
+    podresources_v1alpha1_pb2,
+)
 from tools.rulebook.tables import document
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,6 +35,9 @@ MADE = [
     Made("cri", api_pb2, document("cri-v1.json")),
     Made("csi", csi_pb2, document("csi-v1.json")),
     Made("registration", pluginregistration_pb2, document("plugin-registration-v1.json")),
+    Made("devices", deviceplugin_pb2, document("device-plugin-v1beta1.json")),
+    Made("podresources", podresources_pb2, document("pod-resources-v1.json")),
+    Made("podresources1", podresources_v1alpha1_pb2, document("pod-resources-v1alpha1.json")),
 ]
 each = pytest.mark.parametrize("made", MADE, ids=[made.name for made in MADE])
 SCALARS = {
@@ -122,7 +132,8 @@ def is_as_tabled(descriptor: Any, message: dict[str, Any]) -> None:
         secret = bool(field.get("debug_redact")) or "csi_secret" in field.get("marks", ())
         assert options.debug_redact == secret
         assert options.deprecated == bool(field.get("deprecated"))
-        assert (oneof.name if oneof else None) == field.get("oneof")
+        alone = f"_{field['name']}" if field.get("optional") else None
+        assert (oneof.name if oneof else None) == field.get("oneof", alone)
     for enum in message.get("enums", []):
         values = {v["name"]: v["number"] for v in enum["values"]}
         assert numbers(descriptor.enum_types_by_name[enum["name"]]) == values

@@ -1,0 +1,98 @@
+"""What a container gets with its devices: what plugins answered, merged over resources. Pure.
+
+Source: docs/reference/behaviour-resources.md, rp.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from kubeletpy.devices.model import Booking
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.granted import Device
+from kubeletpy.pods.mount import Mount
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class FromPlugins:
+    """What one container gets with all its devices."""
+
+    envs: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
+    devices: tuple[Device, ...]
+    annotations: Mapping[str, str]
+    cdi_devices: tuple[str, ...]
+
+
+def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
+    """What a container gets with its devices; first wins of the same key.
+
+    Args:
+        bookings: by resource, in the order of their names.
+
+    Raises:
+        ContainerConfigError: what a plugin has answered can't be carried out.
+    """
+    envs: dict[str, str] = {}
+    mounts: dict[str, Mount] = {}
+    devices: dict[str, Device] = {}
+    annotations: dict[str, str] = {}
+    names: dict[str, None] = {}
+    for resource, booking in bookings.items():
+        response = _parsed(resource, booking.response)
+        for name, text in sorted(response.envs.items()):
+            envs.setdefault(name, text)
+        for key, text in sorted(response.annotations.items()):
+            annotations.setdefault(key, text)
+        for mount in response.mounts:
+            path = _absolute(resource, "mount", mount.container_path)
+            source = _absolute(resource, "mount", mount.host_path)
+            mounts.setdefault(path, Mount(path, source, mount.read_only))
+        for device in response.devices:
+            path = _absolute(resource, "device", device.container_path)
+            source = _absolute(resource, "device", device.host_path)
+            devices.setdefault(path, Device(path, source, _permissions(resource, device)))
+        names |= dict.fromkeys(device.name for device in response.cdi_devices)
+    return FromPlugins(
+        tuple(envs.items()),
+        tuple(mounts.values()),
+        tuple(devices.values()),
+        annotations,
+        tuple(names),
+    )
+
+
+def _parsed(resource: str, response: bytes) -> pb.ContainerAllocateResponse:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+    try:
+        return pb.ContainerAllocateResponse.FromString(response)
+    except DecodeError:
+        raise ContainerConfigError(
+            f"what the device plugin of {resource} has answered can't be read"
+        ) from None
+
+
+def _absolute(resource: str, what: str, path: str) -> str:
+    if not posixpath.isabs(path) or "\0" in path:
+        raise ContainerConfigError(
+            f"device plugin of {resource}: the path of a {what} is not absolute: {path!r}"
+        )
+    return path
+
+
+def _permissions(resource: str, device: pb.DeviceSpec) -> str:
+    if set(device.permissions) <= set("rwm"):
+        return device.permissions
+    raise ContainerConfigError(
+        f"device plugin of {resource}: permissions of device {device.container_path} are "
+        f"{device.permissions!r}, not of the letters r, w and m"
+    )

@@ -1,0 +1,100 @@
+"""Near which NUMA nodes a container could get its devices. Pure.
+
+Source: docs/reference/behaviour-resources.md, rt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from kubeletpy.devices.model import Device
+from kubeletpy.devices.pick import reusable
+from kubeletpy.devices.state import DeviceState
+from kubeletpy.placement.hints import Hint, mask_of
+from kubeletpy.pods.pod import Pod
+
+
+def device_hints(
+    pod: Pod,
+    container: str | None,
+    wanted: Mapping[str, int],
+    state: DeviceState,
+    nodes: Sequence[int],
+) -> dict[str, Sequence[Hint] | None]:
+    """By resource; None for no preference, empty for impossible.
+
+    Args:
+        container: None: for all of the pod's at once.
+        wanted: how many of which resource; those of plugins only.
+        nodes: ids of the machine's NUMA nodes.
+    """
+    return {
+        name: _of_resource(pod, container, name, number, state=state, nodes=nodes)
+        for name, number in wanted.items()
+    }
+
+
+def _of_resource(
+    pod: Pod,
+    container: str | None,
+    name: str,
+    wanted: int,
+    *,
+    state: DeviceState,
+    nodes: Sequence[int],
+) -> Sequence[Hint] | None:
+    known = state.resources.get(name)
+    if known is None or not known.has_topology:
+        return None
+    if container is None:
+        own = state.of_pod(pod.uid).get(name, frozenset())
+    else:
+        booking = state.of_container(pod.uid, container).get(name)
+        own = frozenset() if booking is None else booking.ids
+    if own:
+        if len(own) != wanted:
+            return ()
+        return _masks(known.listed, own, (), wanted, nodes)
+    again = frozenset[str]()
+    if container is not None:
+        again = reusable(pod, container, name, state.bookings)
+    free = known.healthy - state.taken(name)
+    if len(free | again) < wanted:
+        return ()
+    return _masks(known.listed, free, again, wanted, nodes)
+
+
+def _masks(
+    listed: Mapping[str, Device],
+    free: Collection[str],
+    again: Collection[str],
+    wanted: int,
+    nodes: Sequence[int],
+) -> list[Hint]:
+    every = mask_of(nodes)
+    there = _where(listed, listed, every)
+    usable = _where(listed, free, every)
+    kept = _where(listed, again, every)
+    having = [node for node in nodes if any(mask >> node & 1 for mask in there)] or list(nodes)
+    found: list[int] = []
+    narrowest = len(having)
+    for number in range(1, 1 << len(having)):
+        mask = mask_of(node for bit, node in enumerate(having) if number >> bit & 1)
+        if _matching(there, mask) >= wanted:
+            narrowest = min(narrowest, mask.bit_count())
+        if any(not at & mask for at in kept):
+            continue  # what init containers had is taken in any case
+        if _matching(usable, mask) + sum(kept.values()) >= wanted:
+            found.append(mask)
+    return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
+
+
+def _where(listed: Mapping[str, Device], ids: Iterable[str], every: int) -> Counter[int]:
+    """How many devices are near to which nodes; those near to none do not count."""
+    masks = (mask_of(listed[each].nodes) & every for each in ids if each in listed)
+    return Counter(mask for mask in masks if mask)
+
+
+def _matching(devices: Mapping[int, int], mask: int) -> int:
+    return sum(count for at, count in devices.items() if at & mask)

@@ -1,0 +1,92 @@
+"""Where device plugins register: kubelet.sock in the directory of their sockets.
+
+Plugins watch for its creation, and register anew when there is another. Source:
+docs/reference/behaviour-resources.md, rn. Must never remove anything but sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from kubeletpy.devices.names import Refused
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+SOCKET = "kubelet.sock"
+SERVICE = "v1beta1.Registration"
+MAX_AT_ONCE = 64
+"""Registrations under way; more are refused, and tried again by their plugins."""
+
+Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
+"""Raises Refused."""
+
+
+class KubeletSocket:
+    """The service Registration."""
+
+    def __init__(self, directory: Path, register: Register) -> None:
+        self._directory = directory
+        self._register = register
+        self._server: LocalServer | None = None
+
+    async def start(self) -> bool:
+        """Remove old sockets, and listen; whether the directory was empty before.
+
+        Raises OSError.
+        """
+        was_empty = await asyncio.to_thread(clear, self._directory)
+        self._server = LocalServer(
+            self._directory / SOCKET, MAX_AT_ONCE, {SERVICE: {"Register": self._answer}}
+        )
+        await self._server.start()
+        return was_empty
+
+    async def close(self) -> None:
+        """Listen no longer."""
+        if self._server is not None:
+            await self._server.close()
+
+    async def _answer(self, data: bytes) -> bytes:
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        request = parsed(pb.RegisterRequest, data)
+        try:
+            await self._register(request)
+        except Refused as error:
+            log.warning(
+                "device plugin not registered",
+                extra={"resource": request.resource_name[:320], "why": str(error)},
+            )
+            raise CallRefused(Code.UNKNOWN, str(error)) from None
+        return b""  # the message Empty
+
+
+def clear(directory: Path) -> bool:
+    """Make the directory, and remove the sockets in it; whether nothing was in it.
+
+    Blocks. Raises OSError.
+    """
+    directory.mkdir(0o750, parents=True, exist_ok=True)
+    names = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
+    for entry in directory.iterdir():
+        if stat.S_ISSOCK(entry.lstat().st_mode):
+            entry.unlink(missing_ok=True)
+    return not names
+
+
+def plugin_socket(directory: Path, endpoint: str) -> str:
+    """The path of a plugin's socket. Raises Refused: it is not one in the directory."""
+    parts = PurePosixPath(endpoint).parts
+    if not parts or endpoint.startswith("/") or ".." in parts or endpoint == SOCKET:
+        raise Refused(f"endpoint {endpoint!r} is not the name of a socket in {directory}")
+    return str(directory / endpoint)

@@ -1,0 +1,46 @@
+"""What the node says of devices: capacity, allocatable, and the health of what containers have.
+
+Pure. Source: docs/reference/behaviour-resources.md, ri, rp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kubeletpy.api import types as api
+from kubeletpy.devices.model import HEALTHY
+from kubeletpy.devices.state import DeviceState
+
+UNHEALTHY = "Unhealthy"
+
+
+def capacity(state: DeviceState) -> dict[str, int]:
+    """By resource: all devices there are, also those that can't be given now."""
+    return {name: len(each.healthy | each.unhealthy) for name, each in state.resources.items()}
+
+
+def allocatable(state: DeviceState) -> dict[str, int]:
+    """By resource: devices that can be given, or are."""
+    return {name: len(each.healthy) for name, each in state.resources.items()}
+
+
+def extended(names: Collection[str]) -> frozenset[str]:
+    """Those of resources that are extended ones."""
+    return frozenset(name for name in names if "/" in name and "kubernetes.io/" not in name)
+
+
+def resources_status(state: DeviceState, uid: str) -> Mapping[str, list[api.ResourceStatus]]:
+    """allocatedResourcesStatus of each container of a pod that has devices."""
+    found: dict[str, list[api.ResourceStatus]] = {}
+    for holder, booking in sorted(state.bookings.items(), key=lambda item: item[0]):
+        if holder.uid != uid:
+            continue
+        resource = state.resources.get(holder.resource)
+        health: list[api.ResourceHealth] = []
+        for each in sorted(booking.ids):
+            listed = resource.listed.get(each) if resource is not None else None
+            healthy = listed is None or listed.healthy
+            health.append({"resourceID": each, "health": HEALTHY if healthy else UNHEALTHY})
+        shown: api.ResourceStatus = {"name": holder.resource, "resources": health}
+        found.setdefault(holder.container, []).append(shown)
+    return found

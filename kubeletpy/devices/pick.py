@@ -1,0 +1,188 @@
+"""Which devices a container gets, or why it gets none. Pure.
+
+Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from kubeletpy.api import types as api
+from kubeletpy.api.quantity import value
+from kubeletpy.devices.model import Booking, Holder
+from kubeletpy.devices.state import DeviceState
+from kubeletpy.placement.hints import mask_of
+from kubeletpy.pods.pod import Pod, is_sidecar
+
+MAX_WANTED = 1 << 31
+"""A plugin is asked for a number of 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Nothing is to be given; ``why`` is for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """The container can't have what it asks for."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """From these a container gets ``wanted`` devices.
+
+    Attributes:
+        taken: it gets these in any case: those of init containers before it.
+        aligned: free ones on the NUMA nodes that placement asks for.
+        unaligned: free ones on others.
+        anywhere: free ones that are on none.
+    """
+
+    wanted: int
+    taken: frozenset[str]
+    aligned: frozenset[str] = frozenset()
+    unaligned: frozenset[str] = frozenset()
+    anywhere: frozenset[str] = frozenset()
+
+    @property
+    def needed(self) -> int:
+        """How many are to be chosen yet."""
+        return self.wanted - len(self.taken)
+
+    @property
+    def ask(self) -> tuple[frozenset[str], frozenset[str]] | None:
+        """What the plugin is asked to choose from, and what of it in any case; None: no choice."""
+        if self.needed <= 0 or self.needed == len(self.aligned):
+            return None
+        if self.needed < len(self.aligned):  # 11
+            return self.aligned | self.taken, self.taken
+        free = self.aligned | self.unaligned | self.anywhere
+        return free | self.taken, self.taken | self.aligned  # 12
+
+
+def requests(container: api.Container, state: DeviceState) -> dict[str, int]:
+    """How many devices of which resource a container asks for: its limits, rounded up.
+
+    Raises ValueError for what is not a quantity.
+    """
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: value(text) for name, text in sorted(limits.items()) if state.concerns(name)}
+
+
+def by_claim(pod: Pod, container: str, resource: str) -> bool:
+    """Whether a claim serves a resource for this container, and no plugin (1)."""
+    status = pod.status.get("extendedResourceClaimStatus") or {}
+    return any(
+        each.get("containerName") == container and each.get("resourceName") == resource
+        for each in status.get("requestMappings") or ()
+    )
+
+
+def reusable(
+    pod: Pod, container: str, resource: str, bookings: Mapping[Holder, Booking]
+) -> frozenset[str]:
+    """Devices of init containers that have ended when a container starts, and that nobody has."""
+    found: frozenset[str] = frozenset()
+    for name, lasts in _before(pod, container):
+        booking = bookings.get(Holder(pod.uid, name, resource))
+        if booking is not None:
+            found = found - booking.ids if lasts else found | booking.ids
+    return found
+
+
+def _before(pod: Pod, container: str) -> Iterator[tuple[str, bool]]:
+    """Containers before one, in the order in which they get devices; whether they stay."""
+    for each in pod.spec.get("initContainers") or ():
+        if each["name"] == container:
+            return
+        yield each["name"], is_sidecar(each)
+    for each in pod.spec.get("containers") or ():
+        if each["name"] == container:
+            return
+        yield each["name"], True
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a container asks for of one resource.
+
+    Attributes:
+        number: how many devices.
+        mask: the NUMA nodes near which they should be; None: anywhere.
+    """
+
+    holder: Holder
+    number: int
+    mask: int | None = None
+
+
+def decide(
+    pod: Pod, wish: Wish, state: DeviceState, *, pod_runs: bool = False
+) -> Nothing | No | Choice:
+    """What a container is to get of one resource.
+
+    Args:
+        pod_runs: something of the pod runs: an agent before this one has let it in, and what it has
+            is in use, whatever its plugin says (or does not say yet).
+    """
+    _, container, resource = wish.holder
+    wanted, mask = wish.number, wish.mask
+    if by_claim(pod, container, resource):
+        return Nothing("a claim serves it")
+    own = state.bookings.get(wish.holder)
+    if own is not None and len(own.ids) != wanted:  # 2
+        return No(
+            f'pod "{pod.uid}" container "{container}" changed request for resource "{resource}" '
+            f"from {len(own.ids)} to {wanted}"
+        )
+    if pod_runs:  # 3
+        return Nothing("its pod runs already")
+    known = state.resources.get(resource)
+    if known is None:  # 4
+        return No(f"cannot allocate unregistered device {resource}")
+    if not known.healthy:  # 5
+        return No(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+    if own is not None and not own.ids <= known.healthy:  # 6
+        return No(
+            "previously allocated devices are no longer healthy; "
+            f"cannot allocate unhealthy devices {resource}"
+        )
+    if own is not None or wanted <= 0:  # 7
+        return Nothing("it has them" if own is not None else "it asks for none")
+    again = reusable(pod, container, resource, state.bookings) & known.healthy
+    taken = frozenset(sorted(again)[:wanted])  # 8
+    free = known.healthy - state.taken(resource)
+    if len(free) < wanted - len(taken):  # 9
+        return No(
+            f"requested number of devices unavailable for {resource}. "
+            f"Requested: {wanted - len(taken)}, Available: {len(free)}"
+        )
+    if mask is None or not known.has_topology:  # 10
+        return Choice(wanted, taken, anywhere=free)
+    near = {each: mask_of(known.listed[each].nodes) for each in free}
+    return Choice(
+        wanted,
+        taken,
+        aligned=frozenset(each for each in free if near[each] & mask),
+        unaligned=frozenset(each for each in free if near[each] and not near[each] & mask),
+        anywhere=frozenset(each for each in free if not near[each]),
+    )
+
+
+def pick(choice: Choice, preferred: Collection[str] = ()) -> tuple[str, ...]:
+    """The devices, in the order of their ids. ``preferred``: what the plugin would take."""
+    wish = frozenset(preferred)
+    groups: tuple[frozenset[str], ...] = (wish & choice.aligned, choice.aligned)  # 11
+    if choice.needed >= len(choice.aligned):  # 12
+        free = choice.aligned | choice.unaligned | choice.anywhere
+        groups = (choice.aligned, wish & free, choice.unaligned, choice.anywhere)
+    chosen = set(choice.taken)
+    for group in groups:
+        chosen.update(sorted(group - chosen)[: choice.wanted - len(chosen)])
+    return tuple(sorted(chosen))

@@ -1,0 +1,161 @@
+"""One device plugin: the calls to it, bounded, and its answers as data.
+
+A plugin is a stranger behind a socket: it may be slow, silent or wrong, and stops nobody else. The
+messages are loaded with the first plugin.
+Source: docs/reference/device-plugin-v1beta1.json; docs/reference/behaviour-resources.md, rn, ro.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from kubeletpy.devices.model import Device
+from kubeletpy.remote.plugin_calls import Calls, PluginCalls
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+Answer = TypeVar("Answer", bound=Message)
+
+CONNECT_S, OPTIONS_S = 10.0, 10.0
+PRE_START_S = 30.0
+PREFERRED_S, ALLOCATE_S = 30.0, 300.0
+"""The kubelet waits for ever, and with it all pods of the node; here one pod waits."""
+MAX_ANSWER = 4 << 20
+"""Bytes; what gRPC in Go takes."""
+MAX_DEVICES, MAX_ID = 100_000, 1024
+"""Of one resource; and characters of an id."""
+
+
+class PluginAnswer(Exception):
+    """A plugin's answer can't be used; the text says why."""
+
+
+class DeviceCalls(Calls, Protocol):
+    """The service of one plugin: behind a socket, or simulated."""
+
+    async def connect(self, within: float) -> None:
+        """Return once somebody listens. Raises PluginCallFailed."""
+        ...
+
+    def stream(self, method: str, request: Message, answer: type[Answer]) -> AsyncIterator[Answer]:
+        """Answers for as long as the plugin sends some. Raises PluginCallFailed."""
+        ...
+
+
+OpenPlugin = Callable[[str, str], DeviceCalls]
+"""From a socket's path and the plugin's resource. Raises EndpointError."""
+
+
+def over_socket(socket: str, resource: str) -> DeviceCalls:
+    """Call a plugin over its socket. Raises EndpointError."""
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+    service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+    return PluginCalls(socket, service, f"device plugin {resource}", MAX_ANSWER)
+
+
+class DevicePlugin:
+    """A plugin that has registered. Two of one resource are never equal."""
+
+    def __init__(self, resource: str, socket: str, calls: DeviceCalls) -> None:
+        self.resource = resource
+        self.socket = socket
+        self._calls = calls
+        self.prefers = False
+        """It wants to be asked which devices it would take."""
+        self.pre_start = False
+        """It wants to be called before each start of a container."""
+
+    async def connect(self) -> None:
+        """Connect and ask for its options. Raises PluginCallFailed."""
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        await self._calls.connect(CONNECT_S)
+        options = await self._calls.call(
+            "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions, OPTIONS_S
+        )
+        self.prefers = options.get_preferred_allocation_available
+        self.pre_start = options.pre_start_required
+
+    async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
+        """Its devices, all of them, each time that it sends them.
+
+        Raises PluginCallFailed, PluginAnswer.
+        """
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        stream = self._calls.stream("ListAndWatch", pb.Empty(), pb.ListAndWatchResponse)
+        async for message in stream:
+            yield read_devices(message.devices)
+
+    async def preferred(
+        self, available: Collection[str], must_include: Collection[str], size: int
+    ) -> tuple[str, ...]:
+        """Which it would take. Raises PluginCallFailed."""
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        wish = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=sorted(available),
+            must_include_deviceIDs=sorted(must_include),
+            allocation_size=size,
+        )
+        request = pb.PreferredAllocationRequest(container_requests=[wish])
+        answer = await self._calls.call(
+            "GetPreferredAllocation", request, pb.PreferredAllocationResponse, PREFERRED_S
+        )
+        responses = answer.container_responses
+        return tuple(responses[0].deviceIDs) if responses else ()
+
+    async def allocate(self, ids: Iterable[str]) -> bytes:
+        """What a container gets with these devices: a ContainerAllocateResponse.
+
+        Raises PluginCallFailed, PluginAnswer.
+        """
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        wish = pb.ContainerAllocateRequest(devices_ids=ids)
+        request = pb.AllocateRequest(container_requests=[wish])
+        answer = await self._calls.call("Allocate", request, pb.AllocateResponse, ALLOCATE_S)
+        if not answer.container_responses:
+            raise PluginAnswer("no containers return in allocation response")
+        return answer.container_responses[0].SerializeToString(deterministic=True)
+
+    async def before_start(self, ids: Iterable[str]) -> None:
+        """A container with these devices is about to start. Raises PluginCallFailed."""
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        request = pb.PreStartContainerRequest(devices_ids=ids)
+        answer = pb.PreStartContainerResponse
+        await self._calls.call("PreStartContainer", request, answer, PRE_START_S)
+
+    async def close(self) -> None:
+        """Let go of it; calls under way fail."""
+        await self._calls.close()
+
+
+def read_devices(listed: Collection[pb.Device]) -> tuple[Device, ...]:
+    """A plugin's list. Raises PluginAnswer."""
+    if len(listed) > MAX_DEVICES:
+        raise PluginAnswer(f"it lists {len(listed)} devices, more than {MAX_DEVICES}")
+    found = []
+    for each in listed:
+        if not each.ID or len(each.ID) > MAX_ID:
+            raise PluginAnswer(f"it lists a device without an id of 1 to {MAX_ID} characters")
+        nodes = sorted({node.ID for node in each.topology.nodes if 0 <= node.ID < 1024})
+        found.append(Device(each.ID, each.health, tuple(nodes)))
+    return tuple(found)
+
+
+async def connected(open_plugin: OpenPlugin, resource: str, socket: str) -> DevicePlugin:
+    """A plugin that answers. Raises PluginCallFailed, EndpointError."""
+    plugin = DevicePlugin(resource, socket, open_plugin(socket, resource))
+    try:
+        await plugin.connect()
+    except BaseException:
+        await plugin.close()
+        raise
+    return plugin

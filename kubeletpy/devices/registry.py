@@ -1,0 +1,37 @@
+"""Device plugins that register as CSI drivers do, over a socket in plugins_registry.
+
+Source: docs/reference/behaviour-resources.md, rm, rn.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.names import Refused, check_resource, check_version
+from kubeletpy.plugins.model import PluginInfo
+from kubeletpy.plugins.protocol import PluginRefused
+
+
+class DevicePluginHandler:
+    """The handler of type DevicePlugin."""
+
+    def __init__(self, devices: DeviceManager) -> None:
+        self._devices = devices
+
+    def validate(self, info: PluginInfo) -> None:
+        """Raise PluginRefused when this plugin cannot be used."""
+        try:
+            check_version(info.versions)
+            check_resource(info.name)
+        except Refused as error:
+            raise PluginRefused(f"device plugin {info.name}: {error}") from None
+
+    async def register(self, info: PluginInfo) -> None:
+        """Offer its devices from now on; raises PluginRefused."""
+        try:
+            await self._devices.register(info.name, info.endpoint)
+        except Refused as error:
+            raise PluginRefused(str(error)) from None
+
+    async def deregister(self, info: PluginInfo) -> None:
+        """Offer them no longer, unless another plugin has the resource."""
+        await self._devices.deregister(info.name, info.endpoint)

@@ -1,0 +1,73 @@
+"""The file of devices, against the vectors of docs/reference/behaviour-resources.md, rx."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kubeletpy.devices.checkpoint import BadCheckpoint, checksum, read, render
+from kubeletpy.devices.model import Booking, Holder
+
+ENTRY = {
+    "PodUID": "uid-a",
+    "ContainerName": "c",
+    "ResourceName": "example.com/dev",
+    "DeviceIDs": {"-1": ["d1"], "0": ["d2", "d0"]},
+    "AllocResp": "CgYKAUESATE=",
+}
+REGISTERED = {"example.com/dev": ["d0", "d1", "d2"], "example.com/a": []}
+VECTORS = [
+    ({"PodDeviceEntries": None, "RegisteredDevices": {}}, 3467439661),
+    ({"PodDeviceEntries": [], "RegisteredDevices": {}}, 2932075448),
+    ({"PodDeviceEntries": [ENTRY], "RegisteredDevices": REGISTERED}, 3675780745),
+]
+HOLDER = Holder("uid-a", "c", "example.com/dev")
+BOOKING = Booking({-1: ("d1",), 0: ("d2", "d0")}, b"\n\x06\n\x01A\x12\x011")
+
+
+@pytest.mark.parametrize(("data", "total"), VECTORS)
+def test_sums_are_the_kubelets(data: dict[str, Any], total: int) -> None:
+    assert checksum(data) == total
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_file_of_the_kubelet_is_read(space: str) -> None:
+    data = {"RegisteredDevices": REGISTERED, "PodDeviceEntries": [ENTRY]}
+    text = json.dumps({"Checksum": 3675780745, "Data": data}, separators=(f",{space}", f":{space}"))
+    bookings, resources = read(text)
+    assert bookings == {HOLDER: BOOKING}
+    assert set(resources) == set(REGISTERED)
+
+
+def test_what_is_written_is_what_the_kubelet_would_sum() -> None:
+    written = json.loads(render({HOLDER: BOOKING}, REGISTERED))
+    assert written == {
+        "Data": {"PodDeviceEntries": [ENTRY], "RegisteredDevices": REGISTERED},
+        "Checksum": 3675780745,
+    }
+    assert json.loads(render({}, {})) == {
+        "Data": {"PodDeviceEntries": None, "RegisteredDevices": {}},
+        "Checksum": 3467439661,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"Data": {"PodDeviceEntries": null, "RegisteredDevices": {}}, "Checksum": 1}',
+        b'{"Data": {"PodDeviceEntries": 5, "RegisteredDevices": {}}, "Checksum": 1}',
+        b'{"Data": {"PodDeviceEntries": [{}], "RegisteredDevices": {}}, "Checksum": 1}',
+        b'{"Data": {"PodDeviceEntries": null, "RegisteredDevices": 7}, "Checksum": 1}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
+def test_other_files_are_refused(text: bytes) -> None:
+    with pytest.raises(BadCheckpoint):
+        read(text)

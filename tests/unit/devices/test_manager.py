@@ -1,0 +1,404 @@
+"""Plugins that die, come back, lie and hang, and agents that are killed: who has which device."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kubeletpy.devices.checkpoint import FILE, read
+from kubeletpy.devices.manager import DeviceManager
+from kubeletpy.devices.names import Refused
+from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.metrics.families import Families
+from kubeletpy.placement.hints import Hint
+from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+from tests.unit.devices.plugins import SimPlugin, failed, hang
+from tests.virtual_time import on_virtual_time
+
+GPU = "vendor.example/gpu"
+ANY = Hint(None, True)
+
+
+def pod(uid: str, wanted: int = 1, *, resource: str = GPU) -> Pod:
+    limits = {resource: str(wanted)}
+    return Pod(
+        {
+            "metadata": {"name": uid, "namespace": "n", "uid": uid},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+            "status": {},
+        }
+    )
+
+
+@dataclass
+class Node:
+    """What outlives an agent: the directory, the plugins, what runs."""
+
+    directory: Path
+    plugins: dict[str, SimPlugin] = field(default_factory=dict)
+    """By socket."""
+    running: set[str] = field(default_factory=set)
+    told: list[str] = field(default_factory=list)
+    node_told: int = 0
+
+    def _node_changed(self) -> None:
+        self.node_told += 1
+
+    @asynccontextmanager
+    async def agent(self) -> AsyncIterator[DeviceManager]:
+        """An agent; at the end it is killed: nothing is closed or written."""
+        made = DeviceManager(
+            self.directory,
+            DeviceMetrics(Families()),
+            nodes=(0,),
+            pod_runs=lambda uid: uid in self.running,
+            is_active=lambda uid: True,
+            node_changed=self._node_changed,
+            pod_changed=self.told.append,
+            open_plugin=lambda socket, resource: cast(Any, self.plugins[socket]),
+            listen=False,
+        )
+        await made.start()
+        run = asyncio.create_task(made.run())
+        try:
+            yield made
+        finally:
+            run.cancel()
+            for watch in list(made._watches.values()):
+                watch.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+
+    async def plugin(self, agent: DeviceManager, socket: str, plugin: SimPlugin) -> SimPlugin:
+        """Have a plugin registered, and its first list taken in."""
+        self.plugins[socket] = plugin
+        await agent.register(GPU, socket)
+        await asyncio.sleep(0.2)
+        return plugin
+
+    def checkpoint(self) -> dict[Any, Any]:
+        return read((self.directory / FILE).read_bytes())[0]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def ids(agent: DeviceManager, uid: str) -> frozenset[str]:
+    return agent.state.of_pod(uid).get(GPU, frozenset())
+
+
+async def admit(agent: DeviceManager, asks: Pod) -> None:
+    for _, container in asks.all_containers():
+        await agent.allocate(asks, container, ANY)
+
+
+def provide(agent: DeviceManager, asks: Pod) -> Any:
+    given = ContainerAdditions(EnvironmentInputs())
+    return agent.provide(asks, asks.containers[0], (), given)
+
+
+@on_virtual_time
+async def test_a_pod_gets_devices_that_are_on_the_disk(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2"))
+        await admit(agent, pod("one", 2))
+        assert plugin.allocated == [("d0", "d1")]
+        assert [booking.ids for booking in node.checkpoint().values()] == [{"d0", "d1"}]
+        assert (await provide(agent, pod("one", 2))).envs == (("DEVICES", "d0,d1"),)
+        with pytest.raises(AllocationRefused, match=r"Requested: 2, Available: 1, which is unexp"):
+            await admit(agent, pod("two", 2))
+        assert agent.counts({}).capacity == {GPU: 3}
+        agent.release({"two"})
+        await admit(agent, pod("two", 3))
+        assert ids(agent, "two") == {"d0", "d1", "d2"}
+
+
+@on_virtual_time
+async def test_preferred_devices(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "x")))
+        await admit(agent, pod("one"))
+        assert ids(agent, "one") == {"d2"}
+        assert list(plugin.asked[0].available_deviceIDs) == ["d0", "d1", "d2"]
+        plugin.faults["GetPreferredAllocation"] = lambda: failed("it", Code.INTERNAL)
+        with pytest.raises(AllocationRefused, match="GetPreferredAllocation rpc failed"):
+            await admit(agent, pod("two"))
+        assert not ids(agent, "two")
+
+
+@on_virtual_time
+async def test_a_plugin_that_dies_takes_nothing_from_who_has_it(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        await admit(agent, pod("one"))
+        plugin.die()
+        await asyncio.sleep(2)
+        counts = agent.counts({})
+        assert (counts.capacity, counts.allocatable) == ({GPU: 2}, {GPU: 0})
+        assert ids(agent, "one") == {"d0"}
+        assert agent.resources_status("one")["c"][0]["resources"][0]["health"] == "Healthy"
+        with pytest.raises(AllocationRefused, match="no healthy devices present"):
+            await admit(agent, pod("two"))
+        await node.plugin(agent, "b", SimPlugin("d0", "d1"))
+        await admit(agent, pod("two"))
+        assert ids(agent, "two") == {"d1"}
+        assert node.node_told >= 3
+
+
+@on_virtual_time
+async def test_forgotten_after_five_minutes_and_shown_as_none(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0"))
+        plugin.die()
+        await asyncio.sleep(299)
+        assert agent.counts({GPU: "1"}).capacity == {GPU: 1}
+        await asyncio.sleep(2)
+        assert agent.counts({GPU: "1"}).capacity == {GPU: 0}, "the key is kept, at none"
+        assert agent.counts({GPU: "0"}).capacity == {}, "then it is others' business"
+        assert agent.counts({GPU: "7"}).capacity == {}
+
+
+@on_virtual_time
+async def test_the_end_of_an_old_stream_does_not_end_the_new_plugin(node: Node) -> None:
+    async with node.agent() as agent:
+        old = await node.plugin(agent, "a", SimPlugin("d0"))
+        await node.plugin(agent, "b", SimPlugin("d0", "d1"))
+        old.die()
+        await asyncio.sleep(5)
+        assert agent.counts({}).allocatable == {GPU: 2}
+        await agent.deregister(GPU, "a")
+        assert agent.counts({}).allocatable == {GPU: 2}
+        await agent.deregister(GPU, "b")
+        assert agent.counts({}).allocatable == {GPU: 0}
+
+
+@on_virtual_time
+async def test_who_can_not_register(node: Node) -> None:
+    async with node.agent() as agent:
+        node.plugins["dead"] = SimPlugin("d0")
+        node.plugins["dead"].alive = False
+        for resource, why in ((GPU, "connecting"), ("gpu", "invalid"), ("kubernetes.io/x", "inv")):
+            with pytest.raises(Refused, match=why):
+                await agent.register(resource, "dead")
+        slow = node.plugins["slow"] = SimPlugin("d0")
+        slow.faults["GetDevicePluginOptions"] = hang
+        with pytest.raises(Refused, match="DeadlineExceeded"):
+            await agent.register(GPU, "slow")
+        assert agent.counts({}).capacity == {}
+
+
+@on_virtual_time
+async def test_a_plugin_that_hangs_stops_nobody_else(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        node.plugins["other"] = SimPlugin("x")
+        await agent.register("other.example/x", "other")
+        await asyncio.sleep(0.2)
+        plugin.faults["Allocate"] = hang
+        waits = asyncio.create_task(admit(agent, pod("one")))
+        await asyncio.sleep(1)
+        await admit(agent, pod("two", resource="other.example/x"))
+        assert agent.state.taken(GPU) == {"d0"}, "reserved while it is asked for"
+        del plugin.faults["Allocate"]
+        await admit(agent, pod("three"))
+        assert ids(agent, "three") == {"d1"}
+        with pytest.raises(AllocationRefused, match="DeadlineExceeded"):
+            await waits
+        assert agent.state.taken(GPU) == {"d1"}
+        agent.release({"three"})
+        await admit(agent, pod("four"))
+        assert ids(agent, "four") == {"d0"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda: failed("Allocate", Code.UNKNOWN, "no"), "Unknown desc = no"),
+        (pb.AllocateResponse, "no containers return in allocation response"),
+    ],
+)
+@on_virtual_time
+async def test_what_a_plugin_refuses_is_not_booked(
+    node: Node, answer: Callable[[], Any], why: str
+) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0"))
+        plugin.faults["Allocate"] = answer
+        with pytest.raises(AllocationRefused, match=why):
+            await admit(agent, pod("one"))
+        assert not agent.state.bookings
+        assert not agent.state.taken(GPU)
+
+
+@on_virtual_time
+async def test_a_disk_that_takes_nothing(node: Node) -> None:
+    async with node.agent() as agent:
+        await node.plugin(agent, "a", SimPlugin("d0"))
+        await asyncio.sleep(1)
+        (node.directory / FILE).unlink()
+        (node.directory / FILE).mkdir()
+        with pytest.raises(AllocationRefused, match="failed to write checkpoint file"):
+            await admit(agent, pod("one"))
+        assert not agent.state.bookings
+
+
+@on_virtual_time
+async def test_before_each_start(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", pre_start=True))
+        await admit(agent, pod("one"))
+        assert plugin.started == []
+        await provide(agent, pod("one"))
+        await provide(agent, pod("one"))
+        assert plugin.started == [("d0",), ("d0",)]
+        plugin.faults["PreStartContainer"] = hang
+        with pytest.raises(ContainerConfigError, match="PreStartContainer rpc failed"):
+            await provide(agent, pod("one"))
+        plugin.die()
+        await asyncio.sleep(1)
+        with pytest.raises(ContainerConfigError, match="it has stopped"):
+            await provide(agent, pod("one"))
+        assert len(plugin.allocated) == 1
+
+
+@on_virtual_time
+async def test_a_container_whose_devices_are_not_known_gets_some(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", pre_start=True))
+        node.running.add("one")
+        assert (await provide(agent, pod("one"))).envs == (("DEVICES", "d0"),)
+        assert plugin.started == [("d0",)], "prepared once they are given"
+        with pytest.raises(ContainerConfigError, match="Available: 0"):
+            await provide(agent, pod("two"))
+
+
+@on_virtual_time
+async def test_health_reaches_the_pods(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        await admit(agent, pod("one"))
+        node.told.clear()
+        plugin.now(d0="Unhealthy", d1="Healthy")
+        await asyncio.sleep(1)
+        assert node.told == ["one"]
+        shown = agent.resources_status("one")["c"]
+        health = [{"resourceID": "d0", "health": "Unhealthy"}]
+        assert shown == [{"name": GPU, "resources": health}]
+        assert agent.counts({}).allocatable == {GPU: 1}
+        plugin.now(d1="Healthy")
+        await asyncio.sleep(1)
+        assert node.told == ["one"], "an id that vanishes is no news"
+
+
+@on_virtual_time
+async def test_a_plugin_that_floods(node: Node) -> None:
+    async with node.agent() as agent:
+        plugin = await node.plugin(agent, "a", SimPlugin("d0"))
+        before = node.node_told
+        for turn in range(1000):
+            plugin.now(d0="Healthy" if turn % 2 else "Unhealthy")
+            await asyncio.sleep(0.01)
+        assert node.node_told - before <= 12, "once a second at most"
+
+
+@on_virtual_time
+async def test_another_agent_begins_where_the_one_before_was_killed(node: Node) -> None:
+    async with node.agent() as agent:
+        await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        await admit(agent, pod("one"))
+        node.running.add("one")
+    async with node.agent() as agent:
+        counts = agent.counts({GPU: "2"})
+        assert (counts.capacity, counts.allocatable) == ({GPU: 0}, {GPU: 0})
+        await admit(agent, pod("one"))
+        assert ids(agent, "one") == {"d0"}
+        assert agent.held("one") == {GPU: 1}
+        assert agent.held("new") == {}
+        assert (await provide(agent, pod("one"))).envs == (("DEVICES", "d0"),)
+        with pytest.raises(AllocationRefused, match="no healthy devices present"):
+            await admit(agent, pod("two"))
+        await node.plugin(agent, "a", SimPlugin("d0", "d1"))
+        await admit(agent, pod("two"))
+        assert ids(agent, "two") == {"d1"}
+
+
+@on_virtual_time
+async def test_a_file_of_which_nothing_can_be_made(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    empty: dict[str, Any] = {"PodDeviceEntries": None, "RegisteredDevices": {}}
+    (node.directory / FILE).write_text(json.dumps({"Data": empty, "Checksum": 1}))
+    async with node.agent() as agent:
+        assert not agent.state.bookings
+    assert "can't be read" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(25))
+@on_virtual_time
+async def test_no_device_is_given_twice_whatever_happens(node: Node, seed: int) -> None:
+    """Pods come and go, plugins die, lie and hang, and the agent is killed at any instant."""
+    rng = random.Random(seed)
+    everything = [f"d{n}" for n in range(5)]
+    running: dict[str, frozenset[str]] = {}
+    """What containers that run really have."""
+    names = iter(f"pod{n}" for n in range(10_000))
+
+    async def one_pod(agent: DeviceManager, uid: str) -> None:
+        try:
+            await admit(agent, pod(uid, rng.randint(1, 2)))
+        except AllocationRefused:
+            return
+        taken = frozenset[str]().union(*running.values())
+        assert not ids(agent, uid) & taken, "given twice"
+        assert ids(agent, uid) <= {each for b in node.checkpoint().values() for each in b.ids}
+        running[uid] = ids(agent, uid)
+        node.running.add(uid)
+
+    for _ in range(6):
+        async with node.agent() as agent:
+            for uid, has in running.items():
+                await admit(agent, pod(uid, len(has)))
+                assert ids(agent, uid) == has, "taken from a running container"
+            plugin = await node.plugin(agent, f"s{rng.random()}", SimPlugin(*everything))
+            coming: list[asyncio.Task[None]] = []
+            for _ in range(rng.randint(1, 25)):
+                match rng.randrange(6):
+                    case 0:
+                        plugin.die()
+                        await asyncio.sleep(rng.random())
+                        fresh = SimPlugin(*rng.sample(everything, rng.randint(1, 5)))
+                        plugin = await node.plugin(agent, f"s{rng.random()}", fresh)
+                    case 1:
+                        how = {each: rng.choice(("Healthy", "Sick")) for each in everything}
+                        plugin.now(**how)
+                    case 2:
+                        plugin.faults["Allocate"] = partial(asyncio.sleep, rng.random() * 400)
+                    case 3 if running:
+                        uid = rng.choice(sorted(running))
+                        del running[uid]
+                        node.running.discard(uid)
+                    case _:
+                        agent.release({*running, *(task.get_name() for task in coming)})
+                        uid = next(names)
+                        coming.append(asyncio.create_task(one_pod(agent, uid), name=uid))
+                await asyncio.sleep(rng.random())
+            for task in coming:
+                task.cancel()
+            for result in await asyncio.gather(*coming, return_exceptions=True):
+                assert result is None or isinstance(result, asyncio.CancelledError), result

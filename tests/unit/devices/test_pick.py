@@ -1,0 +1,238 @@
+"""Which devices a container gets.
+
+Source: docs/reference/behaviour-resources.md, ro. The numbers are its rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.devices.hints import device_hints
+from kubeletpy.devices.model import Booking, Device, Holder, by_node
+from kubeletpy.devices.pick import Choice, No, Nothing, Wish, decide, pick, requests, reusable
+from kubeletpy.devices.state import FORGOTTEN_AFTER_S, DeviceState
+from kubeletpy.pods.pod import Pod
+
+GPU = "vendor.example/gpu"
+
+
+def container(name: str, wanted: str = "1", **more: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"limits": {GPU: wanted}}, **more}
+
+
+def pod(*containers: Any, init: Any = (), status: Any = None) -> Pod:
+    made: Any = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "uid"},
+        "spec": {"containers": list(containers), "initContainers": list(init)},
+        "status": status or {},
+    }
+    return Pod(made)
+
+
+def state(*devices: Device, held: dict[tuple[str, str], list[str]] | None = None) -> DeviceState:
+    made = DeviceState()
+    made.listed(GPU, devices)
+    by_id = {device.id: device for device in devices}
+    for (uid, name), ids in (held or {}).items():
+        at = by_node(by_id.get(each, Device(each)) for each in ids)
+        made.bookings[Holder(uid, name, GPU)] = Booking(at, b"")
+    return made
+
+
+def devices(*ids: str) -> list[Device]:
+    return [Device(each) for each in ids]
+
+
+def asked(
+    made: DeviceState, number: int = 1, *, runs: bool = False, mask: int | None = None
+) -> Any:
+    wish = Wish(Holder("uid", "c", GPU), number, mask)
+    return decide(pod(container("c")), wish, made, pod_runs=runs)
+
+
+def test_1_served_by_a_claim() -> None:
+    mapping = {"containerName": "c", "resourceName": GPU, "requestName": "r"}
+    status = {"extendedResourceClaimStatus": {"requestMappings": [mapping]}}
+    served = pod(container("c"), status=status)
+    wish = Wish(Holder("uid", "c", GPU), 1)
+    assert isinstance(decide(served, wish, state()), Nothing)
+
+
+def test_2_another_count_than_before() -> None:
+    answer = asked(state(*devices("a", "b"), held={("uid", "c"): ["a"]}), 2)
+    assert answer == No(f'pod "uid" container "c" changed request for resource "{GPU}" from 1 to 2')
+
+
+@pytest.mark.parametrize("held", [{}, {("uid", "c"): ["gone"]}])
+def test_3_a_pod_that_runs_keeps_what_it_has(held: Any) -> None:
+    assert isinstance(asked(state(held=held), runs=True), Nothing)
+
+
+def test_4_unknown() -> None:
+    made = DeviceState()
+    made.bookings[Holder("other", "c", GPU)] = Booking({-1: ("a",)}, b"")
+    assert asked(made) == No(f"cannot allocate unregistered device {GPU}")
+
+
+def test_5_none_healthy() -> None:
+    no = No(f"no healthy devices present; cannot allocate unhealthy devices {GPU}")
+    assert asked(state(Device("a", "Unhealthy"))) == no
+    stopped = state(*devices("a"))
+    stopped.stopped(GPU, 0.0)
+    assert asked(stopped) == no
+    assert asked(stopped, 0) == no, "also when nothing is needed"
+
+
+def test_6_own_ones_not_healthy_any_more() -> None:
+    made = state(Device("a", "Unhealthy"), Device("b"), held={("uid", "c"): ["a"]})
+    assert asked(made) == No(
+        "previously allocated devices are no longer healthy; "
+        f"cannot allocate unhealthy devices {GPU}"
+    )
+
+
+def test_7_it_has_them() -> None:
+    assert asked(state(*devices("a"), held={("uid", "c"): ["a"]})) == Nothing("it has them")
+    assert asked(state(*devices("a")), 0) == Nothing("it asks for none")
+
+
+INIT, APP = container("i"), container("c")
+SIDECAR = container("s", restartPolicy="Always")
+
+
+@pytest.mark.parametrize(
+    ("spec", "held", "found"),
+    [
+        (pod(APP), {}, set()),
+        (pod(APP, init=[INIT]), {"i": ["a"]}, {"a"}),
+        (pod(APP, init=[INIT, SIDECAR]), {"i": ["a", "b"], "s": ["a"]}, {"b"}),
+        (pod(APP, init=[SIDECAR, INIT]), {"s": ["a"], "i": ["b"]}, {"b"}),
+        (pod(container("first"), APP, init=[INIT]), {"i": ["a", "b"], "first": ["a"]}, {"b"}),
+        (pod(APP, container("last"), init=[INIT]), {"i": ["a"], "last": ["a"]}, {"a"}),
+    ],
+)
+def test_8_what_init_containers_leave(spec: Pod, held: Any, found: set[str]) -> None:
+    made = state(held={("uid", name): ids for name, ids in held.items()})
+    assert reusable(spec, "c", GPU, made.bookings) == found
+
+
+def test_8_taken_first_and_only_healthy_ones() -> None:
+    made = state(*devices("a", "b", "z"), Device("y", "Unhealthy"), held={("uid", "i"): ["y", "z"]})
+    wish = Wish(Holder("uid", "c", GPU), 2)
+    answer = decide(pod(APP, init=[container("i", "2")]), wish, made)
+    assert isinstance(answer, Choice)
+    assert pick(answer) == ("a", "z")
+
+
+def test_9_too_few() -> None:
+    made = state(*devices("a", "b"), held={("other", "c"): ["a"]})
+    made.reserve(GPU, ["b"])
+    answer = asked(made, 2)
+    assert answer == No(
+        f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0"
+    )
+    made.let_go(GPU, ["b"])
+    assert isinstance(asked(made, 1), Choice)
+
+
+NUMA = [Device("a0", nodes=(0,)), Device("b1", nodes=(1,)), Device("c1", nodes=(1,)), Device("d")]
+
+
+def test_10_groups() -> None:
+    answer = asked(state(*NUMA), 1, mask=0b10)
+    assert (answer.aligned, answer.unaligned, answer.anywhere) == ({"b1", "c1"}, {"a0"}, {"d"})
+    for mask, made in ((None, state(*NUMA)), (0b10, state(*devices("a", "b")))):
+        answer = asked(made, 1, mask=mask)
+        assert not answer.aligned
+        assert not answer.unaligned
+    both = asked(state(Device("e", nodes=(0, 1))), 1, mask=0b10)
+    assert both.aligned == {"e"}
+
+
+@pytest.mark.parametrize(
+    ("number", "preferred", "picked"),
+    [
+        (1, (), ("b1",)),
+        (1, ("c1",), ("c1",)),  # 11
+        (1, ("a0", "foreign"), ("b1",)),
+        (2, ("d",), ("b1", "c1")),  # as many as there are: no choice
+        (3, (), ("a0", "b1", "c1")),  # 12: then others, then those without a node
+        (3, ("d",), ("b1", "c1", "d")),
+        (4, (), ("a0", "b1", "c1", "d")),
+    ],
+)
+def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str, ...]) -> None:
+    answer = asked(state(*NUMA), number, mask=0b10)
+    assert pick(answer, preferred) == picked
+
+
+@pytest.mark.parametrize(
+    ("number", "asks"),
+    [
+        (1, ({"b1", "c1"}, set())),
+        (2, None),
+        (3, ({"a0", "b1", "c1", "d"}, {"b1", "c1"})),
+    ],
+)
+def test_what_a_plugin_is_asked(number: int, asks: Any) -> None:
+    assert asked(state(*NUMA), number, mask=0b10).ask == asks
+
+
+def test_requests_are_limits_of_plugins_resources_rounded_up() -> None:
+    wanted: Any = {
+        "limits": {GPU: "1500m", "cpu": "2", "other.example/x": "1"},
+        "requests": {GPU: "7"},
+    }
+    assert requests({"name": "c", "resources": wanted}, state()) == {GPU: 2}
+
+
+# -- state ---------------------------------------------------------------------------------------
+
+
+def test_whose_health_is_news() -> None:
+    made = state(*devices("a", "b"), held={("one", "c"): ["a"], ("two", "c"): ["b"]})
+    assert made.listed(GPU, devices("a", "b")) == frozenset()
+    assert made.listed(GPU, [Device("a", "Unhealthy"), Device("b")]) == {"one"}
+    assert made.listed(GPU, [Device("b")]) == frozenset(), "an id that vanishes is not news"
+    assert made.listed(GPU, devices("a", "b")) == {"one"}
+    assert made.resources[GPU].unhealthy == frozenset()
+
+
+def test_a_resource_is_forgotten_five_minutes_after_its_plugin() -> None:
+    made = state(*devices("a"), held={("one", "c"): ["a"]})
+    made.stopped(GPU, 10.0)
+    assert not made.resources[GPU].healthy
+    assert made.resources[GPU].unhealthy == {"a"}
+    assert made.expires_at() == 10.0 + FORGOTTEN_AFTER_S
+    assert made.expire(10.0 + FORGOTTEN_AFTER_S - 1) == ()
+    assert made.expire(10.0 + FORGOTTEN_AFTER_S) == (GPU,)
+    assert made.concerns(GPU), "somebody has one"
+    made.keep(())
+    assert not made.concerns(GPU)
+
+
+# -- hints ---------------------------------------------------------------------------------------
+
+
+def hints(made: DeviceState, number: int, name: str | None = "c", spec: Pod | None = None) -> Any:
+    asks = spec if spec is not None else pod(container("c"))
+    found = device_hints(asks, name, {GPU: number}, made, (0, 1))[GPU]
+    return None if found is None else [(hint.mask, hint.preferred) for hint in found]
+
+
+def test_hints() -> None:
+    assert hints(state(*devices("a")), 1) is None, "no topology, no preference"
+    assert hints(state(*NUMA), 1) == [(1, True), (2, True), (3, False)]
+    assert hints(state(*NUMA), 2) == [(2, True), (3, False)]
+    assert hints(state(*NUMA), 3) == [(3, True)]
+    assert hints(state(*NUMA), 9) == []
+    held = state(*NUMA, held={("other", "x"): ["b1"]})
+    assert hints(held, 2) == [(3, False)], "one node could hold two, but not now"
+    own = state(*NUMA, held={("uid", "c"): ["b1", "c1"]})
+    assert hints(own, 2) == [(2, True), (3, False)]
+    assert hints(own, 2, None) == [(2, True), (3, False)]
+    assert hints(own, 1) == []
+    left = state(*NUMA, held={("uid", "i"): ["a0"]})
+    assert hints(left, 1, spec=pod(APP, init=[INIT])) == [(1, True), (3, False)]
