@@ -23,7 +23,7 @@ from kubeletpy.admission.declared_features import declared
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.claims import build_claims
-from kubeletpy.agent.devices import build_devices
+from kubeletpy.agent.devices import build_devices, pod_resources
 from kubeletpy.agent.eviction import build_eviction
 from kubeletpy.agent.guards import build_guards
 from kubeletpy.agent.health import AgentHealth
@@ -750,6 +750,15 @@ def build(  # noqa: PLR0915 - one page, read from top to bottom
         )
         renewal = (Task("serving-certificate", certificate.run),) if api is not None else ()
         rooms.append(Room(certificate, renewal, start=certificate.start))
+    rooms += pod_resources(
+        outside,
+        root,
+        devices,
+        cache,
+        active=active,
+        pods=pods.pods,
+        sources_ready=sources.all,
+    )
     rooms += served(
         settings,
         flags,

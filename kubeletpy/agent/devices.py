@@ -1,4 +1,7 @@
-"""Device plugins: a part of the composition root. Must never decide anything about a pod."""
+"""Device plugins, and who tells others of devices: a part of the composition root.
+
+Must never decide anything about a pod.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from kubeletpy.agent.signals import Signals
 from kubeletpy.config import NodeFlags
 from kubeletpy.devices.manager import DeviceManager
 from kubeletpy.devices.plugin import over_socket
+from kubeletpy.pod_resources.server import PodResourcesServer
+from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.status_cache import PodStatusCache
 
 
@@ -46,3 +51,36 @@ def build_devices(
         close=devices.close,
     )
     return devices, room
+
+
+def pod_resources(
+    outside: Outside,
+    root: Path,
+    devices: DeviceManager,
+    cache: PodStatusCache,
+    *,
+    active: Callable[[], Sequence[Pod]],
+    pods: Callable[[], Sequence[Pod]],
+    sources_ready: Callable[[], bool],
+) -> list[Room]:
+    """Args:
+    root: the kubelet's root directory.
+    active: pods that use the node.
+    pods: all pods that are asked for.
+    """
+    if not outside.sockets:
+        return []
+
+    def release() -> None:
+        if sources_ready():
+            devices.release({pod.uid for pod in active()} | cache.running())
+
+    server = PodResourcesServer(
+        root / "pod-resources",
+        outside.metrics.pod_resources,
+        devices,
+        active=active,
+        pods=pods,
+        release=release,
+    )
+    return [Room(server, start=server.start, close=server.close)]

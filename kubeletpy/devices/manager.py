@@ -282,6 +282,20 @@ class DeviceManager:
         names = {holder.resource for holder in self.state.bookings}
         return {name: len(self.state.taken(name)) for name in names}
 
+    def devices_of(self, uid: str, container: str) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Devices of a container by resource, and the NUMA nodes that each is near to."""
+        held = self.state.of_container(uid, container)
+        return {name: on_node.near(booking) for name, booking in held.items()}
+
+    def all_devices_of(self, uid: str) -> dict[str, dict[str, dict[str, tuple[int, ...]]]]:
+        """The same of all containers of a pod."""
+        names = {holder.container for holder in self.state.bookings if holder.uid == uid}
+        return {name: self.devices_of(uid, name) for name in names}
+
+    def healthy_devices(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Devices that can be given or are, by resource."""
+        return on_node.healthy(self.state)
+
     # -- placement -----------------------------------------------------------------------------
 
     def wants(self, pod: Pod) -> bool:

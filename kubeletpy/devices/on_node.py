@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from kubeletpy.api import types as api
-from kubeletpy.devices.model import HEALTHY
+from kubeletpy.devices.model import HEALTHY, NO_NODE, Booking
 from kubeletpy.devices.state import DeviceState
 
 UNHEALTHY = "Unhealthy"
@@ -44,3 +44,21 @@ def resources_status(state: DeviceState, uid: str) -> Mapping[str, list[api.Reso
         shown: api.ResourceStatus = {"name": holder.resource, "resources": health}
         found.setdefault(holder.container, []).append(shown)
     return found
+
+
+def near(booking: Booking) -> dict[str, tuple[int, ...]]:
+    """The devices of a booking, and the NUMA nodes that each was near to when it was given."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node, ids in booking.by_node.items():
+        for each in ids:
+            found[each] = (*found.get(each, ()), *(() if node == NO_NODE else (node,)))
+    return found
+
+
+def healthy(state: DeviceState) -> dict[str, dict[str, tuple[int, ...]]]:
+    """By resource: healthy devices, and the NUMA nodes that each is near to."""
+    return {
+        name: {each: resource.listed[each].nodes for each in resource.healthy}
+        for name, resource in state.resources.items()
+        if resource.healthy
+    }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubeletpy.metrics.families import SECONDS, Families
+from prometheus_client import Counter
 
-_METHODS = {"List": "list", "GetAllocatableResources": "get_allocatable", "Get": "get"}
+from kubeletpy.metrics.families import SECONDS, Families
 
 
 class DeviceMetrics:
@@ -32,19 +32,25 @@ class PodResourcesMetrics:
         self.total = families.counter(
             f"{prefix}_requests_total", "Calls of the pod resources API.", "server_api_version"
         )
+        self.requests_list = _calls(families, "requests", "list")
+        self.requests_get_allocatable = _calls(families, "requests", "get_allocatable")
+        self.requests_get = _calls(families, "requests", "get")
+        self.errors_list = _calls(families, "errors", "list")
+        self.errors_get_allocatable = _calls(families, "errors", "get_allocatable")
+        self.errors_get = _calls(families, "errors", "get")
         self.requests = {
-            method: families.plain_counter(
-                f"{prefix}_requests_{name}",
-                f"Calls of {method} of the pod resources API.",
-                "server_api_version",
-            )
-            for method, name in _METHODS.items()
+            "List": self.requests_list,
+            "GetAllocatableResources": self.requests_get_allocatable,
+            "Get": self.requests_get,
         }
         self.errors = {
-            method: families.plain_counter(
-                f"{prefix}_errors_{name}",
-                f"Calls of {method} of the pod resources API that failed.",
-                "server_api_version",
-            )
-            for method, name in _METHODS.items()
+            "List": self.errors_list,
+            "GetAllocatableResources": self.errors_get_allocatable,
+            "Get": self.errors_get,
         }
+
+
+def _calls(families: Families, what: str, method: str) -> Counter:
+    help = f"{what.capitalize()} of {method} of the pod resources API."
+    name = f"kubelet_pod_resources_endpoint_{what}_{method}"
+    return families.plain_counter(name, help, "server_api_version")

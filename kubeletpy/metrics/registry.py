@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.csi import CsiMetrics
-from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.metrics.devices import DeviceMetrics, PodResourcesMetrics
 from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.metrics.exposition import render
 from kubeletpy.metrics.families import Families
@@ -46,6 +46,7 @@ class Metrics:
         self.dra = DraMetrics(families)
         self.plugins = PluginMetrics(families)
         self.devices = DeviceMetrics(families)
+        self.pod_resources = PodResourcesMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)
         self.credential_providers = CredentialProviderMetrics(families)

@@ -9,6 +9,8 @@ MESSAGES = (
     "kubeletpy.remote.generated.csi_pb2",
     "kubeletpy.remote.generated.deviceplugin_pb2",
     "kubeletpy.remote.generated.pluginregistration_pb2",
+    "kubeletpy.remote.generated.podresources_pb2",
+    "kubeletpy.remote.generated.podresources_v1alpha1_pb2",
 )
 _CODE = """
 import importlib, sys
@@ -21,6 +23,7 @@ MODULES = (
     "kubeletpy.devices.registry",
     "kubeletpy.plugins.handshake",
     "kubeletpy.plugins.manager",
+    "kubeletpy.pod_resources.server",
     "kubeletpy.volumes.csi.csi_plugin",
     "kubeletpy.volumes.csi.registration",
 )

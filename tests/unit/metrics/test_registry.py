@@ -226,6 +226,11 @@ def test_promtool_finds_only_the_kubelets_own_oddities() -> None:
         check=False,
     )
     odd = {
+        *(
+            f"kubelet_pod_resources_endpoint_{what}_{method}"
+            for what in ("requests", "errors")
+            for method in ("list", "get", "get_allocatable")
+        ),
         "kubelet_pleg_discard_events",
         "kubelet_evented_pleg_connection_error_count",
         "kubelet_evented_pleg_connection_success_count",
