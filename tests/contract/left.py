@@ -81,6 +81,10 @@ OTHERWISE = frozenset(
         # There is no RBAC by which somebody could allow it.
         ("what_a_node_reads", "token of an audience that no volume has"),
         ("what_a_node_reads", "token of a pod that is gone"),
+        # A node may list a claim or volume of its own by name, to follow it from there: nothing of
+        # it is polled for then.
+        ("what_a_node_reads_of_storage", "claim in a list"),
+        ("what_a_node_reads_of_storage", "volume in a list"),
         # A token is never sent back, and says nothing of its own number.
         ("what_a_node_reads", "review"),
         ("what_a_node_reads", "review of rubbish"),

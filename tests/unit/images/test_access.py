@@ -20,6 +20,7 @@ from kubeletpy.images.records.store import RecordStore
 from kubeletpy.images.records.verify import Verification, VerificationPolicy
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.unit.images.records.test_ledger import Counts as RecordCounts
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -284,3 +285,6 @@ class NoContainers:
 
     async def list_containers(self) -> list[Any]:
         return []
+
+    async def status(self, *, verbose: bool = False) -> cri.StatusResponse:
+        return cri.StatusResponse()
