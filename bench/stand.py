@@ -89,6 +89,7 @@ class Stand:
                     else [
                         *(sys.executable, "-m", "kubeletpy.cli.main", "run"),
                         "--keep-kernel-settings",
+                        f"--device-plugins-dir={self.root_dir}/device-plugins",
                     ]
                 ),
                 f"--kubeconfig={kubeconfig or self.directory / 'api' / 'node.kubeconfig'}",

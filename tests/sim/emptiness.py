@@ -45,6 +45,7 @@ IDLE_TASKS = {
     "static-pods-mirrors",
     "csi-drivers",
     "csi-node",
+    "devices",
     "plugins",
     "resource-claims",
     "volume-usage",

@@ -133,6 +133,7 @@ class JoiningNode(Node):
             words = [word.replace(place, str(here)) for word in words]
         # what is the machine's stays as it is
         words += ["--keep-kernel-settings", "--make-iptables-util-chains=false"]
+        words += [f"--device-plugins-dir={self.root_dir}/device-plugins"]
         return [sys.executable, "-m", "kubeletpy.cli.main", *words, f"--root-dir={self.root_dir}"]
 
     def start_agent(self, *flags: str) -> None:

@@ -84,6 +84,7 @@ def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
         f"--config={file}",
         f"--kubeconfig={kubeconfig}",
         f"--root-dir={work_dir / 'root'}",
+        f"--device-plugins-dir={work_dir / 'device-plugins'}",
         "--keep-kernel-settings",
     )
     assert code == 1
