@@ -21,6 +21,7 @@ from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
 from kubeletpy.kubeapi.http_calls import decode
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
+    RESOURCESLICES,
     Call,
     KubeApi,
     PatchType,
@@ -213,6 +214,8 @@ class SimKubeApi(KubeApi):
                     grace_period_seconds=call.grace_period_seconds, uid=call.uid or ""
                 )
                 return self._registry.delete(*about, call.name, namespace, options)
+            case "deletecollection" if call.resource == RESOURCESLICES:
+                raise refusals.unknown_path()  # the embedded API has none
         raise AssertionError(f"{call.verb} is not asked for")
 
     def _patch(self, call: Call) -> JSON:

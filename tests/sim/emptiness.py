@@ -48,6 +48,7 @@ IDLE_TASKS = {
     "devices",
     "plugins",
     "resource-claims",
+    "resource-slices",
     "volume-usage",
 }
 """What an idle agent runs."""
