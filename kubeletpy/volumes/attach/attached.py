@@ -93,8 +93,9 @@ def _by_object(
     about = f'volumeattachment "{name}"'
     call = f"ControllerPublishVolume of driver {spec.driver}"
     if isinstance(attachment, Unread):
-        if spec.unique_name in node.attached:
-            return Waits(Cause.UNREAD, about, f"could not be read: {attachment.why}")
+        if spec.unique_name in node.attached:  # it is read again, and may be there by now
+            why = f"could not be read: {attachment.why}"
+            return Waits(Cause.NOT_ATTACHED, about, why, call)
         # the Node authorizer says of one that is not there that it is none of this node's
         why = f"the node's status.volumesAttached does not list the volume yet ({attachment.why})"
         return Waits(Cause.NOT_ATTACHED, about, why, call)

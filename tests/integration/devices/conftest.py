@@ -18,7 +18,6 @@ __all__ = ["make_node", "namespace", "node2"]
 
 ROOT = Path(__file__).resolve().parents[3]
 RESOURCE = "test.example/dev"
-CDI_DIRECTORY = Path("/var/run/cdi")
 
 
 class PluginProcess:
@@ -29,10 +28,11 @@ class PluginProcess:
         self.directory.mkdir()
         kind = f"kubeletpy-{os.getpid()}.example/env"
         self.cdi = f"{kind}=one"
-        self.cdi_file = CDI_DIRECTORY / f"kubeletpy-test-{os.getpid()}.json"
+        cdi = node.containerd.directory / "cdi"
+        cdi.mkdir(exist_ok=True)
+        self.cdi_file = cdi / f"kubeletpy-test-{os.getpid()}.json"
         edits = {"containerEdits": {"env": ["FROM_CDI=yes"]}, "name": "one"}
         spec = {"cdiVersion": "0.6.0", "kind": kind, "devices": [edits]}
-        CDI_DIRECTORY.mkdir(parents=True, exist_ok=True)
         self.cdi_file.write_text(json.dumps(spec))
         self._sockets = Path(node.root_dir) / "device-plugins"
         self._process = Daemon("device-plugin", self.directory)

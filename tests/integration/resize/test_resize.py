@@ -166,7 +166,7 @@ def test_what_was_asked_while_the_agent_was_dead(node: Node, namespace: str) -> 
     first = [node.wait_running(namespace, name) for name in ("a", "b")]
     node.kill()
     resize(node, namespace, "a", main=resources("cpu=300m"))
-    resize(node, namespace, "b", main=resources("cpu=64"))
+    resize(node, namespace, "b", main=resources("cpu=1900m"))
     node.start_agent()
     a = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
     b = node.wait_pod(

@@ -103,7 +103,9 @@ def test_a_claim_that_is_not_there_is_named(node: Node, namespace: str, use: str
     }
     main = container("main", FOREVER, **{use: uses[use]})
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
-    node.apply(pod("p", main, volumes=[claim]), namespace=namespace)
+    bound = pod("p", main, volumes=[claim])
+    bound["spec"]["nodeName"] = node.name  # the scheduler would have it wait for the claim
+    node.apply(bound, namespace=namespace)
     node.wait_event(
         namespace,
         "p",

@@ -33,7 +33,7 @@ def test_names_of_attachments() -> None:
         ({}, None, Cause.NOT_IN_USE_YET),
         ({"volumesInUse": ["vol"]}, {"status": {"attached": True}}, Cause.NOT_ATTACHED),
         (BOTH, None, Cause.NOT_ATTACHED),
-        (BOTH, Unread("403"), Cause.UNREAD),
+        (BOTH, Unread("403"), Cause.NOT_ATTACHED),
         ({"volumesInUse": ["vol"]}, Unread("403"), Cause.NOT_ATTACHED),
         (BOTH, {"metadata": {"deletionTimestamp": "t"}}, Cause.NOT_ATTACHED),
         (BOTH, {"status": {"attachError": {"message": "no room"}}}, Cause.ATTACH_FAILED),
