@@ -8,11 +8,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kubeletpy.devices.model import Booking, Holder
+from kubeletpy.placement import go_dump
 from kubeletpy.pods.fnv import fnv1a_32
+
+K = TypeVar("K")
 
 FILE = "kubelet_internal_checkpoint"
 
@@ -74,34 +77,40 @@ def read(text: str | bytes) -> tuple[dict[Holder, Booking], tuple[str, ...]]:
 def checksum(data: Mapping[str, Any]) -> int:
     """The sum of a file's ``Data``: of a dump of it, as Go shows values."""
     entries, registered = data["PodDeviceEntries"], data["RegisteredDevices"]
-    dump = (
-        "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)"
-        + ("<nil>" if entries is None else f"[{' '.join(map(_entry, entries))}]")
-        + " RegisteredDevices:(map[string][]string)"
-        + _map(registered, key=str)
-        + "}"
-    )
+    fields = [
+        (
+            "PodDeviceEntries",
+            "[]checkpoint.PodDevicesEntry",
+            go_dump.items(None if entries is None else map(_entry, entries)),
+        ),
+        ("RegisteredDevices", "map[string][]string", _lists(registered, go_dump.text_map)),
+    ]
+    dump = f"(checkpoint.checkpointData){go_dump.struct(fields)}"
     return fnv1a_32(dump.encode("utf-8", "surrogatepass"))
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
-    given = entry["AllocResp"]
-    bytes_given = "<nil>" if given is None else _list(base64.b64decode(given, validate=True))
-    return (
-        f"{{PodUID:(string){entry['PodUID']} ContainerName:(string){entry['ContainerName']} "
-        f"ResourceName:(string){entry['ResourceName']} "
-        f"DeviceIDs:(checkpoint.DevicesPerNUMA){_map(entry['DeviceIDs'], key=int)} "
-        f"AllocResp:([]uint8){bytes_given}}}"
+    given, devices = entry["AllocResp"], entry["DeviceIDs"]
+    by_node = None if devices is None else {int(node): ids for node, ids in devices.items()}
+    return go_dump.struct(
+        [
+            ("PodUID", "string", entry["PodUID"]),
+            ("ContainerName", "string", entry["ContainerName"]),
+            ("ResourceName", "string", entry["ResourceName"]),
+            ("DeviceIDs", "checkpoint.DevicesPerNUMA", _lists(by_node, go_dump.number_map)),
+            (
+                "AllocResp",
+                "[]uint8",
+                go_dump.items(None if given is None else base64.b64decode(given, validate=True)),
+            ),
+        ]
     )
 
 
-def _map(lists: Mapping[str, Sequence[str] | None] | None, key: type) -> str:
+def _lists(
+    lists: Mapping[K, Iterable[object] | None] | None,
+    show: Callable[[Mapping[K, object]], str],
+) -> str:
     if lists is None:
-        return "<nil>"
-    # text is in the order of its bytes, which for UTF-8 is that of its code points
-    ordered = sorted(lists.items(), key=lambda item: key(item[0]))
-    return f"map[{' '.join(f'{name}:{_list(ids)}' for name, ids in ordered)}]"
-
-
-def _list(values: Sequence[object] | None) -> str:
-    return "<nil>" if values is None else f"[{' '.join(map(str, values))}]"
+        return go_dump.NIL
+    return show({key: go_dump.items(ids) for key, ids in lists.items()})
